@@ -110,7 +110,7 @@ func (m *multiplier) mailboxes(ctx context.Context) error {
 			"id": copiedID("id"), "account": m.copiedAccount(), "domain": m.copiedDomain(), "local_part": "'box' || k", "address": m.copiedAddress("address"),
 		}),
 		m.Exec(ctx, "DELETE FROM mailbox_storage"),
-		m.Exec(ctx, "INSERT INTO mailbox_storage (account, allotted) SELECT account, SUM(counted) FROM mailbox GROUP BY account"),
+		m.Exec(ctx, "INSERT INTO mailbox_storage (account, allotted) SELECT account, SUM(counted_quota) FROM mailbox GROUP BY account"),
 		// The right number of rows; searches only find that they belong to other accounts.
 		m.Copy(ctx, "mailbox_piece", at, m.mailboxCount, fill.Values{"account": m.copiedAccount(), "mailbox": copiedID("mailbox")}),
 		m.Copy(ctx, "mailbox_usage", at, m.mailboxCount, fill.Values{"mailbox": copiedID("mailbox")}),
@@ -128,7 +128,7 @@ func (m *multiplier) mail(ctx context.Context) error {
 		m.Copy(ctx, "blob", fmt.Sprintf("id IN (SELECT blob FROM message WHERE mailbox = %d) OR id IN (SELECT blob FROM outbound_message WHERE id %s)", m.mailboxKey, sent),
 			m.mailboxCount, fill.Values{"id": copiedID("id")}),
 		m.Copy(ctx, "attempt", "message "+sent, m.mailboxCount, fill.Values{"message": copiedID("message")}),
-		m.Copy(ctx, "filing", "message "+sent, m.mailboxCount, fill.Values{"message": copiedID("message")}),
+		m.Copy(ctx, "filed_delivery", "message "+sent, m.mailboxCount, fill.Values{"message": copiedID("message")}),
 		m.Copy(ctx, "delivery", "message "+sent, m.mailboxCount, fill.Values{"message": copiedID("message"), "account": m.copiedAccount(), "recipient": m.copiedAddress("recipient")}),
 		m.Copy(ctx, "outbound_trace", "id "+sent, m.mailboxCount, threads.Merge(fill.Values{
 			"id": copiedID("id"), "account": m.copiedAccount(), "domain": m.copiedDomain(), "reference": "r.reference + k",
@@ -143,7 +143,7 @@ func (m *multiplier) mail(ctx context.Context) error {
 		})),
 		m.Copy(ctx, "message", fmt.Sprintf("mailbox = %d", m.mailboxKey), m.mailboxCount, fill.Values{
 			"id": copiedID("id"), "mailbox": copiedID("mailbox"), "account": m.copiedAccount(), "domain": m.copiedDomain(), "blob": copiedID("blob"), "outbound": copiedID("outbound"),
-			"reference": "r.reference + k", "thread": "CASE WHEN r.thread = '' THEN '' ELSE r.thread || '.' || k END",
+			"reference": "r.reference + k", "thread_id": "CASE WHEN r.thread_id = '' THEN '' ELSE r.thread_id || '.' || k END",
 		}),
 	)
 }
@@ -167,8 +167,8 @@ func (m *multiplier) events(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(
-		m.Exec(ctx, fmt.Sprintf("UPDATE webhook_mark SET position = %d", last)),
-		m.Exec(ctx, fmt.Sprintf("UPDATE stat_upto SET position = %d", last)),
+		m.Exec(ctx, fmt.Sprintf("UPDATE webhook_position SET position = %d", last)),
+		m.Exec(ctx, fmt.Sprintf("UPDATE stat_position SET position = %d", last)),
 		m.Copy(ctx, "event", where, m.mailboxCount, fill.Values{
 			"id": copiedID("id"), "account": m.copiedAccount(), "domain": m.copiedDomain(), "recipient": m.copiedAddress("recipient"), "data": m.copiedAddress("data"),
 			"mailbox":  "CASE WHEN r.mailbox = 0 THEN 0 ELSE " + copiedID("mailbox") + " END",

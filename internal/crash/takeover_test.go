@@ -187,7 +187,7 @@ func (h *fixture) over(node string) {
 	defer d.Close(h.Context()) //nolint:errcheck // only read
 	servertest.Eventually(h.T, func() string {
 		var lasts bool
-		h.must(d.QueryRow(h.Context(), `SELECT EXISTS (SELECT 1 FROM tenure JOIN node ON node.id = tenure.node
+		h.must(d.QueryRow(h.Context(), `SELECT EXISTS (SELECT 1 FROM lease JOIN node ON node.id = lease.node
 			WHERE name = $1 AND expires_at > extract(epoch FROM clock_timestamp()) * 1000000)`, node).Scan(&lasts))
 		if lasts {
 			return "the lease of node " + node + " is not over"

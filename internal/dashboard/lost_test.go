@@ -12,7 +12,7 @@ import (
 
 var (
 	loseSent    = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM outbound_message WHERE id = $1)`)
-	loseCaught  = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM captured WHERE id = $1)`)
+	loseCaught  = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM captured_message WHERE id = $1)`)
 	loseArrived = db.SQL(`DELETE FROM blob WHERE id = (SELECT blob FROM message WHERE id = $1)`)
 )
 

@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	manyWait = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at, tenure, attempts,
-			sequence, code, enhanced, reply, remote, updated_at)
+	manyWait = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at, lease, attempts,
+			sequence, code, enhanced, reply, remote_host, updated_at)
 		WITH RECURSIVE k(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM k WHERE i < 10500)
 		SELECT i, 0, 1, 'a@slow.example', 'to', 'slow.example', 'deferred', CAST($1 AS BIGINT) + i, CAST($1 AS BIGINT) + i, NULL, 1, 0, 451, '4.7.1', 'later', '', 0 FROM k`)
 	held = db.SQL(`SELECT COUNT(*) FROM delivery WHERE destination = 'slow.example' AND hold > 0`)

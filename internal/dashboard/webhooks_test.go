@@ -127,7 +127,7 @@ func TestWebhookPages(t *testing.T) {
 	b.reads("Not found")
 }
 
-var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, $3, 'pending', FALSE, '', FALSE, FALSE, FALSE, '', 0, $4, 0, 0, 0, 0, 0)`)
 

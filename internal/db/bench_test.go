@@ -22,7 +22,7 @@ var (
 			subject, message_id, thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)`)
 	benchDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at,
-			expires_at, tenure, attempts, sequence, code, enhanced, reply, remote, updated_at)
+			expires_at, lease, attempts, sequence, code, enhanced, reply, remote_host, updated_at)
 		VALUES ($1, $2, $3, $4, 'to', $5, 'queued', $6, $7, $8, 0, 0, 0, '', '', '', $6)`)
 	benchEvent = db.SQL(`INSERT INTO event (id, account, kind, message, data, created_at) VALUES ($1, $2, $3, $4, $5, $6)`)
 
@@ -34,12 +34,12 @@ var (
 		VALUES ($1, $2, $3, $4, 0, $5, $6, $7)`)
 
 	benchAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, '', 'active', 0)`)
-	benchDomain  = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	benchDomain  = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
 			next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, 'bench.example', 'verified', $3, '', $3, $3, $3, '{}', 0, 0, 0, 0, 0, 0, 0)`)
 	benchMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota, status, created_at, deleted_at)
 		VALUES ($1, $2, $3, $4, $4, '', '', 0, 1000000000, 'active', 0, 0)`)
-	benchInbox = db.SQL(`INSERT INTO folder (id, mailbox, name, special, uidvalidity, uid_next, modseq, changed, messages, unseen, bytes, recent_uid, log_floor)
+	benchInbox = db.SQL(`INSERT INTO folder (id, mailbox, name, special_use, uidvalidity, uid_next, modseq, changed_modseq, messages, unseen, bytes, recent_uid, log_start_modseq)
 		VALUES ($1, $2, 'INBOX', '', 1, 1, 1, 1, 0, 0, 0, 1, 0)`)
 )
 

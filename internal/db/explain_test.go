@@ -25,7 +25,7 @@ import (
 )
 
 // small lists tables with few rows, for which a full scan is allowed.
-var small = []string{"node", "tenure", "duty", "queue_hold"}
+var small = []string{"node", "lease", "leader_job", "queue_hold"}
 
 // scans lists queries that may scan a growing table, with the reason.
 var scans = map[string]string{

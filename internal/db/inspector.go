@@ -242,7 +242,7 @@ type NodeState struct {
 
 var nodeStatesQuery = SQL(`SELECT n.name, n.seen_at, COALESCE(t.id, 0), COALESCE(t.holder, ''),
 		COALESCE(t.expires_at, 0), COALESCE(t.expires_at, 0) > {now}
-	FROM node AS n LEFT JOIN tenure AS t ON t.node = n.id ORDER BY n.name, t.id LIMIT 2000`)
+	FROM node AS n LEFT JOIN lease AS t ON t.node = n.id ORDER BY n.name, t.id LIMIT 2000`)
 
 // Nodes lists the nodes by name. A node with earlier leases that are not yet deleted appears
 // several times.

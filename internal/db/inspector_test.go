@@ -26,7 +26,7 @@ func look(t *testing.T, o db.InspectOptions) *db.Inspector {
 
 var (
 	newerSchema = db.SQL(`INSERT INTO schema_migration (version_id, is_applied) VALUES (99999, true)`)
-	lookInsert  = db.SQL(`INSERT INTO duty (name, tenure, fence, expires_at) VALUES ('look', 1, 1, 1) RETURNING fence`)
+	lookInsert  = db.SQL(`INSERT INTO leader_job (name, lease, fence, expires_at) VALUES ('look', 1, 1, 1) RETURNING fence`)
 )
 
 // An inspector reads the data, and can't write.

@@ -33,7 +33,7 @@ var byIndex = map[string]string{
 // largeAccount creates three accounts. One has nearly all mailboxes, half of them deleted.
 var largeAccount = []*db.Query{
 	db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES (1, 'a@a', '', 'active', 0), (2, 'b@b', '', 'active', 0), (3, 'c@c', '', 'active', 0)`),
-	db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 20)
 		SELECT n, 1 + n % 3, 'd' || n, 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0 FROM c`),
 	db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota, status, created_at, deleted_at)
@@ -43,7 +43,7 @@ var largeAccount = []*db.Query{
 	db.SQL(`INSERT INTO alias (id, account, domain, local_part, address, created_at, updated_at)
 		SELECT id, account, domain, 'a' || id, 'a' || id, 0, 0 FROM mailbox WHERE id < 5000`),
 	db.SQL(`INSERT INTO mailbox_piece (account, piece, mailbox) SELECT account, local_part, id FROM mailbox`),
-	db.SQL(`UPDATE mailbox SET counted = 1 - deleted_at, indexed_name = display_name`),
+	db.SQL(`UPDATE mailbox SET counted_quota = 1 - deleted_at, indexed_name = display_name`),
 }
 
 // Lists, searches and sums of mailboxes and aliases use the index for their filter: without

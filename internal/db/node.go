@@ -61,20 +61,20 @@ var (
 	// at the same time get different numbers.
 	reuseNodeQuery = SQL(`UPDATE node SET name = $1
 		WHERE id = (SELECT id FROM node WHERE seen_at < {now} - $2
-				AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.node = node.id) ORDER BY seen_at, id LIMIT 1 {skip_locked})
+				AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.node = node.id) ORDER BY seen_at, id LIMIT 1 {skip_locked})
 			AND (SELECT MAX(id) FROM node) >= $3 AND NOT EXISTS (SELECT 1 FROM node WHERE name = $1)`)
 	// touchNodeQuery also records the time in the node's last id: a clock that is ahead may be
 	// corrected before the next process starts.
 	touchNodeQuery = SQL(`UPDATE node SET seen_at = CASE WHEN seen_at > {now} AND seen_at > $2 THEN seen_at WHEN {now} > $2 THEN {now} ELSE $2 END
 		WHERE name = $1 RETURNING id, seen_at, {now}`)
-	releaseLeaseQuery = SQL(`UPDATE tenure SET expires_at = 0 WHERE (node = $1 OR $3) AND holder = $2 AND expires_at > 0`)
-	addLeaseQuery     = SQL(`INSERT INTO tenure (id, node, holder, expires_at)
+	releaseLeaseQuery = SQL(`UPDATE lease SET expires_at = 0 WHERE (node = $1 OR $3) AND holder = $2 AND expires_at > 0`)
+	addLeaseQuery     = SQL(`INSERT INTO lease (id, node, holder, expires_at)
 		SELECT $1, $2, $3, {now} + $4
-		WHERE NOT EXISTS (SELECT 1 FROM tenure WHERE node = $2 AND expires_at > {now})`)
-	expireLeasesQuery  = SQL(`UPDATE tenure SET expires_at = 0 WHERE expires_at > 0`)
-	renewLeaseQuery    = SQL(`UPDATE tenure SET expires_at = {now} + $2 WHERE id = $1 AND expires_at > {now}`)
-	expiredLeasesQuery = SQL(`SELECT id FROM tenure WHERE expires_at <= {now} ORDER BY id`)
-	deleteLeaseQuery   = SQL(`DELETE FROM tenure WHERE id = $1 AND expires_at <= {now}`)
+		WHERE NOT EXISTS (SELECT 1 FROM lease WHERE node = $2 AND expires_at > {now})`)
+	expireLeasesQuery  = SQL(`UPDATE lease SET expires_at = 0 WHERE expires_at > 0`)
+	renewLeaseQuery    = SQL(`UPDATE lease SET expires_at = {now} + $2 WHERE id = $1 AND expires_at > {now}`)
+	expiredLeasesQuery = SQL(`SELECT id FROM lease WHERE expires_at <= {now} ORDER BY id`)
+	deleteLeaseQuery   = SQL(`DELETE FROM lease WHERE id = $1 AND expires_at <= {now}`)
 )
 
 // Join acquires a lease under a node's name. holder names the data folder that the process has
@@ -258,14 +258,14 @@ func (d *DB) DeleteLease(ctx context.Context, id ID) error {
 	return err
 }
 
-var acquireLeaderJobQuery = SQL(`INSERT INTO duty (name, tenure, fence, expires_at) VALUES ($1, $2, 1, {now} + $3)
-	ON CONFLICT (name) DO UPDATE SET tenure = excluded.tenure, expires_at = excluded.expires_at,
-		fence = duty.fence + CASE WHEN duty.tenure = excluded.tenure THEN 0 ELSE 1 END
-	WHERE duty.tenure = excluded.tenure OR duty.expires_at <= {now}
-		OR NOT EXISTS (SELECT 1 FROM tenure WHERE id = duty.tenure AND expires_at > {now})`)
+var acquireLeaderJobQuery = SQL(`INSERT INTO leader_job (name, lease, fence, expires_at) VALUES ($1, $2, 1, {now} + $3)
+	ON CONFLICT (name) DO UPDATE SET lease = excluded.lease, expires_at = excluded.expires_at,
+		fence = leader_job.fence + CASE WHEN leader_job.lease = excluded.lease THEN 0 ELSE 1 END
+	WHERE leader_job.lease = excluded.lease OR leader_job.expires_at <= {now}
+		OR NOT EXISTS (SELECT 1 FROM lease WHERE id = leader_job.lease AND expires_at > {now})`)
 
 // noRowQuery returns no row.
-var noRowQuery = SQL(`SELECT 1 FROM duty WHERE name = '' AND tenure = 0`)
+var noRowQuery = SQL(`SELECT 1 FROM leader_job WHERE name = '' AND lease = 0`)
 
 // AcquireLeaderJob acquires or renews a leader job, which one node at a time does for all, for
 // the duration of a lease. Call it first in the transaction that does the work: the row stays

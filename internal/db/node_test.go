@@ -20,9 +20,9 @@ import (
 
 var (
 	// pass simulates the passing of time for the leases.
-	pass          = db.SQL(`UPDATE tenure SET expires_at = expires_at - $1 WHERE expires_at > 0`)
-	passLeaderJob = db.SQL(`UPDATE duty SET expires_at = expires_at - $1`)
-	left          = db.SQL(`SELECT expires_at - {now} FROM tenure WHERE id = $1`)
+	pass          = db.SQL(`UPDATE lease SET expires_at = expires_at - $1 WHERE expires_at > 0`)
+	passLeaderJob = db.SQL(`UPDATE leader_job SET expires_at = expires_at - $1`)
+	left          = db.SQL(`SELECT expires_at - {now} FROM lease WHERE id = $1`)
 )
 
 // testClock is a clock that the test sets.
@@ -171,10 +171,10 @@ func TestLeaseLost(t *testing.T) {
 			t.Error("the loss of the lease was not told")
 		}
 		if now, ok := n.Lease(); !ok || now == was || n.OwnsLease(was) || !n.OwnsLease(now) {
-			t.Errorf("tenure %v, %v after %v was lost", now, ok, was)
+			t.Errorf("lease %v, %v after %v was lost", now, ok, was)
 		}
 		if ids := ended(t, d); len(ids) != 1 || ids[0] != was {
-			t.Errorf("the lost tenure lives again: %v", ids)
+			t.Errorf("the lost lease is valid again: %v", ids)
 		}
 	})
 }
@@ -329,7 +329,7 @@ func TestLeaseRenew(t *testing.T) {
 				t.Fatal(err)
 			}
 			if now, ok := n.Lease(); !ok || now != was {
-				t.Fatalf("tenure %v, %v; want %v", now, ok, was)
+				t.Fatalf("lease %v, %v; want %v", now, ok, was)
 			}
 		}
 	})

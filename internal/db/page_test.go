@@ -15,7 +15,7 @@ import (
 
 // manyDeliveries creates deliveries of three webhooks, few of which failed: 7, 2007, 4007…
 var manyDeliveries = db.SQL(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 20000)
-	INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+	INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, error, body, created_at, updated_at)
 	SELECT 1 + i / 18000, i, 'bounce', CASE WHEN i % 2000 = 7 THEN 'failed' WHEN i % 3 = 0 THEN 'pending' ELSE 'delivered' END, 0, 0, 0, 0, '', '', 0, 0 FROM s`)
 
 var manySuppressions = db.SQL(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 20000)

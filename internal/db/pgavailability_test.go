@@ -128,7 +128,7 @@ func TestTakenOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		proxy.SilenceOpen()
-		exec(t, connect(t, u), "TRUNCATE server_life")
+		exec(t, connect(t, u), "TRUNCATE server_incarnation")
 		ctx, cancel := context.WithTimeout(t.Context(), unbounded)
 		if err := try(ctx); !fault.Is(err, fault.Unavailable) && err != nil || ctx.Err() != nil {
 			t.Errorf("%s: %v", what, err)

@@ -13,8 +13,8 @@ import (
 const incarnationKey = "server life"
 
 var (
-	incarnationQuery    = SQL(`SELECT name FROM server_life WHERE id = 1`)
-	addIncarnationQuery = SQL(`INSERT INTO server_life (id, name) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`)
+	incarnationQuery    = SQL(`SELECT name FROM server_incarnation WHERE id = 1`)
+	addIncarnationQuery = SQL(`INSERT INTO server_incarnation (id, name) VALUES (1, $1) ON CONFLICT (id) DO NOTHING`)
 )
 
 // loadIncarnation stores the server's incarnation with a new connection. A connection ends with

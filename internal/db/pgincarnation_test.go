@@ -32,7 +32,7 @@ func TestTransactionOfAnotherLife(t *testing.T) {
 		exec(t, admin, end)
 		return xid
 	}
-	exec(t, admin, "TRUNCATE server_life") // as recovery does
+	exec(t, admin, "TRUNCATE server_incarnation") // as recovery does
 	d, err := db.Open(ctx, db.Options{URL: u})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func TestReadOnly(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, _ := dbtest.Open(t, url)
 		ctx := db.WithReadOnly(t.Context())
-		made := db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at, due_at)
+		made := db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote_host, next_at, expires_at, at, due_at)
 			VALUES ($1, 1, 0, '', '', '', 0, '', '', '', 0, 0, 0, 0)`)
 		ran := false
 		_, exec := d.Exec(ctx, made.With(1))

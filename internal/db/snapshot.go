@@ -154,7 +154,7 @@ type table struct {
 // about the server itself.
 func listTables(ctx context.Context, file *sql.DB) (list []table, err error) {
 	names, err := queryStrings(ctx, file, `SELECT name FROM sqlite_master WHERE type = 'table'
-		AND name NOT LIKE 'sqlite_%' AND name NOT IN ('schema_migration', 'server_life') ORDER BY name`)
+		AND name NOT LIKE 'sqlite_%' AND name NOT IN ('schema_migration', 'server_incarnation') ORDER BY name`)
 	if err != nil {
 		return nil, err
 	}

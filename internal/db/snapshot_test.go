@@ -24,7 +24,7 @@ var (
 	anAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, $3, 'active', 7)`)
 	aBlob     = db.SQL(`INSERT INTO blob (id, size, file, bytes) VALUES ($1, 3, 0, $2)`)
 	aPerson   = db.SQL(`INSERT INTO dashboard_user (id, email, name, password, totp, created_at) VALUES ($1, $2, '', '', $3, 0)`)
-	aDomain   = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at, next_check_at,
+	aDomain   = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at, next_check_at,
 			checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, $3, 'pending', TRUE, '', FALSE, TRUE, FALSE, '{}', 0, 0, 0, 0, 0, 0, 0)`)
 )
@@ -96,11 +96,11 @@ func TestSnapshotAndLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		one, two := everyRow(t, first), everyRow(t, second)
-		if len(one["account"]) != 2 || len(one["blob"]) != 134 || len(one["dashboard_user"]) != 2 || len(one["tenure"]) != 1 {
+		if len(one["account"]) != 2 || len(one["blob"]) != 134 || len(one["dashboard_user"]) != 2 || len(one["lease"]) != 1 {
 			t.Errorf("the first snapshot holds %v", one)
 		}
-		delete(one, "server_life") // belongs to the server
-		delete(two, "server_life")
+		delete(one, "server_incarnation") // belongs to the server
+		delete(two, "server_incarnation")
 		for name := range one {
 			if !reflect.DeepEqual(one[name], two[name]) {
 				t.Errorf("%s:\n%q\nhas become\n%q", name, one[name], two[name])

@@ -190,8 +190,8 @@ func TestClock(t *testing.T) {
 }
 
 var (
-	silence = db.SQL(`UPDATE tenure SET expires_at = 1000000 WHERE expires_at > $1`)
-	wound   = db.SQL(`DELETE FROM tenure WHERE expires_at <= $1`)
+	silence = db.SQL(`UPDATE lease SET expires_at = 1000000 WHERE expires_at > $1`)
+	wound   = db.SQL(`DELETE FROM lease WHERE expires_at <= $1`)
 )
 
 func TestNodes(t *testing.T) {
@@ -208,9 +208,9 @@ func TestNodes(t *testing.T) {
 }
 
 var (
-	spoilKeys     = db.SQL(`UPDATE dkim_key SET private = $1 WHERE algorithm = 'rsa'`)
-	spoilHostKey  = db.SQL(`UPDATE host_key SET private = $1`)
-	swapHostKey   = db.SQL(`UPDATE host_key SET private = (SELECT private FROM dkim_key WHERE algorithm = 'rsa' LIMIT 1)`)
+	spoilKeys     = db.SQL(`UPDATE dkim_key SET private_key = $1 WHERE algorithm = 'rsa'`)
+	spoilHostKey  = db.SQL(`UPDATE host_key SET private_key = $1`)
+	swapHostKey   = db.SQL(`UPDATE host_key SET private_key = (SELECT private_key FROM dkim_key WHERE algorithm = 'rsa' LIMIT 1)`)
 	forgetHostKey = db.SQL(`DELETE FROM host_key`)
 )
 
@@ -371,8 +371,8 @@ func TestPostmaster(t *testing.T) {
 	})
 }
 
-var waits = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at, tenure, attempts,
-		sequence, code, enhanced, reply, remote, updated_at)
+var waits = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at, lease, attempts,
+		sequence, code, enhanced, reply, remote_host, updated_at)
 	VALUES ($1, 0, 1, 'a@example.org', 'to', 'example.org', 'queued', $2, $2, $3, 0, 0, 0, '', '', '', 0)`)
 
 func TestQueue(t *testing.T) {

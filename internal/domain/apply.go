@@ -19,7 +19,7 @@ const degradeAfter = 24 * time.Hour
 
 var (
 	// The rows are locked by lockClaimsQuery.
-	updateDomainQuery = db.SQL(`UPDATE domain SET status = $2, held = $3, receives = $4, sends = $5, aligned = $6, records = $7,
+	updateDomainQuery = db.SQL(`UPDATE domain SET status = $2, owned = $3, receives = $4, sends = $5, aligned = $6, records = $7,
 			checked_at = $8, next_check_at = $9, checks = $10, mismatch_since = $11, contested_since = $12, verified_at = $13
 		WHERE id = $1`)
 )

@@ -66,15 +66,15 @@ type key struct {
 }
 
 var (
-	insertKeyQuery = db.SQL(`INSERT INTO dkim_key (id, domain, selector, algorithm, private, record, seen, state, given, created_at)
+	insertKeyQuery = db.SQL(`INSERT INTO dkim_key (id, domain, selector, algorithm, private_key, record, seen, state, imported, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, FALSE, $7, $8, $9)`)
-	domainKeysQuery = db.SQL(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
+	domainKeysQuery = db.SQL(`SELECT id, domain, selector, algorithm, record, seen, state, imported, created_at, active_at, until_at
 		FROM dkim_key WHERE domain = $1 ORDER BY id`)
-	keyPageQuery = db.PagedSQL(`SELECT id, domain, selector, algorithm, record, seen, state, given, created_at, active_at, until_at
+	keyPageQuery = db.PagedSQL(`SELECT id, domain, selector, algorithm, record, seen, state, imported, created_at, active_at, until_at
 		FROM dkim_key WHERE {page domain = $1}`)
 	updateKeyQuery = db.SQL(`UPDATE dkim_key SET seen = $2, state = $3, active_at = $4, until_at = $5 WHERE id = $1`)
 	// The private key is destroyed; the selector stays taken.
-	retireKeyQuery = db.SQL(`UPDATE dkim_key SET seen = FALSE, state = 'retired', until_at = $2, private = $3 WHERE id = $1`)
+	retireKeyQuery = db.SQL(`UPDATE dkim_key SET seen = FALSE, state = 'retired', until_at = $2, private_key = $3 WHERE id = $1`)
 	deleteKeyQuery = db.SQL(`DELETE FROM dkim_key WHERE id = $1 AND domain = $2`)
 	checkSoonQuery = db.SQL(`UPDATE domain SET checks = 0, next_check_at = CASE WHEN next_check_at > $2 THEN $2 ELSE next_check_at END
 		WHERE id = $1`)

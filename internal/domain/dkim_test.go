@@ -103,7 +103,7 @@ func (w *world) asks(dom domain.Domain, k domain.DKIMKey) (r domain.Record, ok b
 	return r, ok
 }
 
-var privateOf = db.SQL(`SELECT private FROM dkim_key WHERE id = $1`)
+var privateOf = db.SQL(`SELECT private_key FROM dkim_key WHERE id = $1`)
 
 func rsaPEM(t testing.TB) string {
 	t.Helper()

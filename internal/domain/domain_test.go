@@ -298,7 +298,7 @@ func TestListAndDelete(t *testing.T) {
 }
 
 var manyDomains = db.SQL(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < $2)
-	INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	SELECT i, $1, 'd' || CAST(i AS TEXT) || '.test', 'pending', FALSE, '', FALSE, FALSE, FALSE, '', 0, 0, 0, 0, 0, 0, 0 FROM n`)
 
 // An account can't exceed the maximum number of domains, even with concurrent requests.

@@ -16,9 +16,9 @@ type HostKey struct{ Selector, Record string }
 
 var (
 	// If two nodes generate a key at the same time, the first one wins.
-	insertHostKeyQuery = db.SQL(`INSERT INTO host_key (algorithm, selector, private, record, created_at) VALUES ($1, $2, $3, $4, $5)
+	insertHostKeyQuery = db.SQL(`INSERT INTO host_key (algorithm, selector, private_key, record, created_at) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (algorithm) DO NOTHING`)
-	hostKeyQuery = db.SQL(`SELECT selector, private, record FROM host_key WHERE algorithm = 'rsa'`)
+	hostKeyQuery = db.SQL(`SELECT selector, private_key, record FROM host_key WHERE algorithm = 'rsa'`)
 )
 
 // ReadHostKey reads the DKIM key of the service's own name; nil if none was generated yet.

@@ -12,8 +12,8 @@ import (
 
 var (
 	statusesQuery      = db.SQL(`SELECT id, name, status, suspended_at > 0 FROM domain WHERE id > $1 ORDER BY id LIMIT $2`)
-	hostedDomainsQuery = db.SQL(`SELECT id, account, name, receives, suspended_at > 0 FROM domain WHERE id > $1 AND held ORDER BY id LIMIT $2`)
-	newestKeysQuery    = db.SQL(`SELECT id, selector, private FROM dkim_key WHERE id < $1 ORDER BY id DESC LIMIT $2`)
+	hostedDomainsQuery = db.SQL(`SELECT id, account, name, receives, suspended_at > 0 FROM domain WHERE id > $1 AND owned ORDER BY id LIMIT $2`)
+	newestKeysQuery    = db.SQL(`SELECT id, selector, private_key FROM dkim_key WHERE id < $1 ORDER BY id DESC LIMIT $2`)
 )
 
 // CountByStatus counts the domains by status, and names the first few that are degraded or failed.

@@ -11,13 +11,13 @@ import (
 
 var (
 	copyDomain = db.SQL(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 49)
-		INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records,
+		INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records,
 			checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
-		SELECT id - i, account, 'd' || i || '.' || name, status, held, token, receives, sends, aligned, REPLACE(records, name, 'd' || i || '.' || name),
+		SELECT id - i, account, 'd' || i || '.' || name, status, owned, token, receives, sends, aligned, REPLACE(records, name, 'd' || i || '.' || name),
 			checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at FROM domain, s`)
 	copyKeys = db.SQL(`WITH RECURSIVE s(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM s WHERE i < 49)
-		INSERT INTO dkim_key (id, domain, selector, algorithm, private, record, seen, state, given, created_at)
-		SELECT id - 1000 * i, domain - i, selector, algorithm, private, record, seen, state, given, created_at FROM dkim_key, s`)
+		INSERT INTO dkim_key (id, domain, selector, algorithm, private_key, record, seen, state, imported, created_at)
+		SELECT id - 1000 * i, domain - i, selector, algorithm, private_key, record, seen, state, imported, created_at FROM dkim_key, s`)
 )
 
 func BenchmarkList(b *testing.B) {

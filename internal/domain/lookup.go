@@ -37,11 +37,11 @@ type senderKey struct {
 
 var (
 	senderByNameQuery = db.SQL(`SELECT id, name, aligned FROM domain
-		WHERE account = $1 AND name = $2 AND held AND sends AND suspended_at = 0`)
-	senderByIDQuery   = db.SQL(`SELECT id, name, aligned AND held FROM domain WHERE id = $1`)
-	hostedByNameQuery = db.SQL(`SELECT id, account, name, receives, suspended_at > 0 FROM domain WHERE name = $1 AND held`)
-	claimantsQuery    = db.SQL(`SELECT id, account FROM domain WHERE name = $1 ORDER BY held DESC, id LIMIT 100`)
-	signingKeysQuery  = db.SQL(`SELECT id, selector, private, seen, state FROM dkim_key
+		WHERE account = $1 AND name = $2 AND owned AND sends AND suspended_at = 0`)
+	senderByIDQuery   = db.SQL(`SELECT id, name, aligned AND owned FROM domain WHERE id = $1`)
+	hostedByNameQuery = db.SQL(`SELECT id, account, name, receives, suspended_at > 0 FROM domain WHERE name = $1 AND owned`)
+	claimantsQuery    = db.SQL(`SELECT id, account FROM domain WHERE name = $1 ORDER BY owned DESC, id LIMIT 100`)
+	signingKeysQuery  = db.SQL(`SELECT id, selector, private_key, seen, state FROM dkim_key
 		WHERE domain = $1 AND state IN ('active', 'retiring') ORDER BY id`)
 )
 

@@ -23,7 +23,7 @@ const (
 )
 
 var (
-	stsModeQuery = db.SQL(`SELECT mta_sts FROM domain WHERE name = $1 AND held AND suspended_at = 0 ORDER BY id LIMIT 1`)
+	stsModeQuery = db.SQL(`SELECT mta_sts FROM domain WHERE name = $1 AND owned AND suspended_at = 0 ORDER BY id LIMIT 1`)
 	setSTSQuery  = db.SQL(`UPDATE domain SET mta_sts = $3, next_check_at = CASE WHEN next_check_at > $4 THEN $4 ELSE next_check_at END
 		WHERE id = $1 AND account = $2`)
 )

@@ -50,11 +50,11 @@ type claimState struct {
 }
 
 // domainColumns are the columns that a domain is scanned from.
-const domainColumns = `id, account, name, status, held, token, receives, sends, aligned, records, checks,
+const domainColumns = `id, account, name, status, owned, token, receives, sends, aligned, records, checks,
 			checked_at, next_check_at, mismatch_since, contested_since, verified_at, created_at, dkim_rotation_days, dmarc_enforcement, spam_filtering, mta_sts, suspended_at`
 
 var (
-	insertDomainQuery = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records,
+	insertDomainQuery = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records,
 			checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, $3, 'pending', FALSE, $4, FALSE, FALSE, FALSE, '', 0, $5, 0, 0, 0, 0, $6)`)
 	claimExistsQuery   = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
@@ -69,7 +69,7 @@ var (
 	accountDomainsQuery = db.PagedSQL(`SELECT ` + domainColumns + `
 		FROM domain WHERE {page account = $1}`)
 	// Unordered: ordering by k.id would scan all keys to find one.
-	keysInRangeQuery = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.given,
+	keysInRangeQuery = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.imported,
 			k.created_at, k.active_at, k.until_at
 		FROM domain d CROSS JOIN dkim_key k
 		WHERE k.domain = d.id AND d.account = $1 AND d.id >= $2 AND d.id <= $3`)

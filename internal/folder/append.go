@@ -30,7 +30,7 @@ var reserveUIDsByNameQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $3,
 		surcharge = surcharge + $6, surcharge_mark = surcharge_mark + $3
 	WHERE mailbox = $1 AND name = $2 AND messages + $3 <= $7 RETURNING id, uidvalidity, uid_next - $3, modseq`)
 
-var maxInboxMessagesQuery = db.SQL(`SELECT COALESCE(MAX(messages), 0) FROM folder WHERE mailbox = $1 AND (name = 'INBOX' OR special = '\Junk')`)
+var maxInboxMessagesQuery = db.SQL(`SELECT COALESCE(MAX(messages), 0) FROM folder WHERE mailbox = $1 AND (name = 'INBOX' OR special_use = '\Junk')`)
 
 // errAppendDeclined declines a mutation whose folder does not exist or would become too full.
 var errAppendDeclined = fault.New(fault.Unavailable, "folder_busy", "The folder is being changed by others all the time. Try again.")

@@ -13,7 +13,7 @@ import (
 
 var (
 	// lockSourceQuery prevents others from changing the messages that are copied.
-	lockSourceQuery = db.SQL(`SELECT changed FROM folder WHERE id = $1 AND changed = $2 {for_update}`)
+	lockSourceQuery = db.SQL(`SELECT changed_modseq FROM folder WHERE id = $1 AND changed_modseq = $2 {for_update}`)
 	// reserveUIDsQuery reserves UIDs for incoming messages, unless the folder would become too
 	// full.
 	reserveUIDsQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + 1,
@@ -21,8 +21,8 @@ var (
 			surcharge = surcharge + $7, surcharge_mark = surcharge_mark + $4
 		WHERE id = $1 AND mailbox = $2 AND name = $3 AND messages + $4 <= $8 RETURNING uid_next - $4, modseq, uidvalidity`)
 	// moveWithinFolderQuery does both at once, for a move within one folder.
-	moveWithinFolderQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + $5, changed = modseq + $5, surcharge_mark = surcharge_mark + 2 * $4
-		WHERE id = $1 AND name = $2 AND changed = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
+	moveWithinFolderQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + $4, modseq = modseq + $5, changed_modseq = modseq + $5, surcharge_mark = surcharge_mark + 2 * $4
+		WHERE id = $1 AND name = $2 AND changed_modseq = $3 RETURNING uid_next - $4, modseq, uidvalidity`)
 	copyRowsQuery = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		SELECT CAST($4 AS BIGINT), CAST($5 AS BIGINT) - 1 + ROW_NUMBER() OVER (ORDER BY uid), message, flags, keywords,
 			CAST($6 AS BIGINT), size, internal_date, CAST($7 AS BIGINT)

@@ -17,7 +17,7 @@ var (
 	// INBOX is never deleted or renamed, so its row serves as the lock of the tree.
 	lockTreeQuery              = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX' {for_update}`)
 	maxUIDValidityQuery        = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM folder WHERE mailbox = $1`)
-	maxDroppedUIDValidityQuery = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM dropped WHERE mailbox = $1`)
+	maxDroppedUIDValidityQuery = db.SQL(`SELECT COALESCE(MAX(uidvalidity), 0) FROM deleted_folder WHERE mailbox = $1`)
 )
 
 // folderTree is a mailbox's folders in a transaction with exclusive access to them.

@@ -14,7 +14,7 @@ import (
 
 var (
 	deleteFolderQuery  = db.SQL(`DELETE FROM folder WHERE id = $1 RETURNING uidvalidity, messages, bytes, surcharge`)
-	insertDroppedQuery = db.SQL(`INSERT INTO dropped (folder, mailbox, uidvalidity) VALUES ($1, $2, $3)`)
+	insertDroppedQuery = db.SQL(`INSERT INTO deleted_folder (folder, mailbox, uidvalidity) VALUES ($1, $2, $3)`)
 )
 
 // CodeHasChildren is the fault code for a name that can't be deleted because it has folders below

@@ -22,11 +22,11 @@ var (
 	// reserveDeliveryUIDQuery reserves a UID in the folder with a special use, or else in INBOX.
 	reserveDeliveryUIDQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1,
 			messages = messages + 1, unseen = unseen + $3, bytes = bytes + $4, surcharge = surcharge + $5, surcharge_mark = surcharge_mark + 1
-		WHERE id = COALESCE((SELECT id FROM folder WHERE mailbox = $1 AND special = $2 AND special <> ''),
+		WHERE id = COALESCE((SELECT id FROM folder WHERE mailbox = $1 AND special_use = $2 AND special_use <> ''),
 			(SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'))
 		RETURNING id, uidvalidity, uid_next - 1, modseq`)
 	insertMessageQuery = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure,
-			account, domain, thread, reference, arrival, verdicts, answers, private)
+			account, domain, thread_id, reference, arrival_id, check_results, reply_references, private)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 	insertFolderMessageQuery = db.SQL(`INSERT INTO folder_message (folder, uid, message, flags, keywords, modseq, size, internal_date, saved_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)

@@ -75,10 +75,10 @@ var (
 	readAllListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readReferencesQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
+	readReferencesQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.reply_references
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readReferencesListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.answers
+	readReferencesListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.reply_references
 		FROM folder_message f JOIN message m ON m.id = f.message
 		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
 	// readMessageQuery reads one message with its bytes.

@@ -31,7 +31,7 @@ type fixture struct {
 
 var (
 	insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, '', 'active', 0)`)
-	insertDomain  = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	insertDomain  = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
 		next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
 	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota,
@@ -41,7 +41,7 @@ var (
 	readSurcharge = db.SQL(`SELECT surcharge, surcharge_mark FROM folder WHERE id = $1`)
 	setQuota      = db.SQL(`UPDATE mailbox SET quota = $2 WHERE id = $1`)
 	readEvents    = db.SQL(`SELECT data FROM event ORDER BY id`)
-	countBlobs    = db.SQL(`SELECT (SELECT COUNT(*) FROM message), (SELECT COUNT(*) FROM blob), (SELECT COUNT(*) FROM expunged)`)
+	countBlobs    = db.SQL(`SELECT (SELECT COUNT(*) FROM message), (SELECT COUNT(*) FROM blob), (SELECT COUNT(*) FROM expunged_message)`)
 )
 
 func each(t *testing.T, f func(h *fixture)) {

@@ -33,25 +33,25 @@ import (
 // ExpungeGrace is for readers: a FETCH that has read the row may still be reading the bytes.
 
 var (
-	dueExpungedQuery = db.SQL(`SELECT message, at FROM expunged WHERE at < $1 ORDER BY at LIMIT $2`)
+	dueExpungedQuery = db.SQL(`SELECT message, at FROM expunged_message WHERE at < $1 ORDER BY at LIMIT $2`)
 	// deleteUnreferencedMessageQuery deletes a message unless a folder shows it.
 	deleteUnreferencedMessageQuery = db.SQL(`DELETE FROM message WHERE id = $1
 		AND NOT EXISTS (SELECT 1 FROM folder_message WHERE message = $1) RETURNING blob`)
 	// If the message was expunged once more meanwhile, its grace period starts again.
-	deleteExpungedQuery = db.SQL(`DELETE FROM expunged WHERE message = $1 AND at = $2`)
+	deleteExpungedQuery = db.SQL(`DELETE FROM expunged_message WHERE message = $1 AND at = $2`)
 
 	// nextDroppedFolderQuery finds a dropped folder that still has messages, or whose record can be
 	// deleted.
-	nextDroppedFolderQuery = db.SQL(`SELECT folder, mailbox FROM dropped d WHERE folder > $1 AND (uidvalidity < $2
-		OR COALESCE((SELECT 1 FROM dropped later WHERE later.mailbox = d.mailbox AND later.uidvalidity > d.uidvalidity LIMIT 1), 0) = 1
+	nextDroppedFolderQuery = db.SQL(`SELECT folder, mailbox FROM deleted_folder d WHERE folder > $1 AND (uidvalidity < $2
+		OR COALESCE((SELECT 1 FROM deleted_folder later WHERE later.mailbox = d.mailbox AND later.uidvalidity > d.uidvalidity LIMIT 1), 0) = 1
 		OR COALESCE((SELECT 1 FROM folder_message m WHERE m.folder = d.folder LIMIT 1), 0) = 1
 		OR COALESCE((SELECT 1 FROM folder_change c WHERE c.folder = d.folder LIMIT 1), 0) = 1
 		OR COALESCE((SELECT 1 FROM folder_view v WHERE v.folder = d.folder), 0) = 1) ORDER BY folder LIMIT 1`)
 	deleteChangesQuery = db.SQL(`DELETE FROM folder_change WHERE folder = $1`)
 	// As long as a node's clock has not passed the highest UIDVALIDITY that a mailbox has had, a
 	// new folder could get it again. It may be years ahead (RenewUIDValidity).
-	deleteDroppedQuery = db.SQL(`DELETE FROM dropped WHERE folder = $1 AND (uidvalidity < $2
-		OR EXISTS (SELECT 1 FROM dropped later WHERE later.mailbox = $3 AND later.uidvalidity > dropped.uidvalidity))`)
+	deleteDroppedQuery = db.SQL(`DELETE FROM deleted_folder WHERE folder = $1 AND (uidvalidity < $2
+		OR EXISTS (SELECT 1 FROM deleted_folder later WHERE later.mailbox = $3 AND later.uidvalidity > deleted_folder.uidvalidity))`)
 	modSeqQuery = db.SQL(`SELECT modseq FROM folder WHERE id = $1`)
 
 	deleteSubscriptionsQuery = db.SQL(`DELETE FROM subscription WHERE mailbox = $1`)

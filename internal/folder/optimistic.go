@@ -18,13 +18,13 @@ import (
 // folder's messages work this way, so the row's lock orders them.
 
 var (
-	updateFolderIfCurrentQuery = db.SQL(`UPDATE folder SET modseq = modseq + $6, changed = modseq + $6,
+	updateFolderIfCurrentQuery = db.SQL(`UPDATE folder SET modseq = modseq + $6, changed_modseq = modseq + $6,
 			messages = messages - $3, unseen = unseen - $4, bytes = bytes - $5,
 			surcharge = surcharge - $7, surcharge_mark = surcharge_mark + $3
-		WHERE id = $1 AND changed = $2 RETURNING modseq - $6, modseq`)
+		WHERE id = $1 AND changed_modseq = $2 RETURNING modseq - $6, modseq`)
 	insertChangeQuery  = db.SQL(`INSERT INTO folder_change (folder, modseq, vanished, uids) VALUES ($1, $2, $3, $4)`)
 	pruneChangesQuery  = db.SQL(`DELETE FROM folder_change WHERE folder = $1 AND modseq <= $2`)
-	raiseLogLayerQuery = db.SQL(`UPDATE folder SET log_floor = $2 WHERE id = $1 AND log_floor < $2`)
+	raiseLogLayerQuery = db.SQL(`UPDATE folder SET log_start_modseq = $2 WHERE id = $1 AND log_start_modseq < $2`)
 )
 
 // errStale declines a mutation that was computed from an old view.

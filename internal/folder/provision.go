@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	insertFolderQuery = db.SQL(`INSERT INTO folder (id, mailbox, name, special, uidvalidity, uid_next, modseq, changed,
-			messages, unseen, bytes, recent_uid, log_floor, surcharge_mark)
+	insertFolderQuery = db.SQL(`INSERT INTO folder (id, mailbox, name, special_use, uidvalidity, uid_next, modseq, changed_modseq,
+			messages, unseen, bytes, recent_uid, log_start_modseq, surcharge_mark)
 		VALUES ($1, $2, $3, $4, $5, 1, 1, 1, 0, 0, 0, 1, 0, 2)`)
 	insertSubscriptionQuery = db.SQL(`INSERT INTO subscription (mailbox, name) VALUES ($1, $2) ON CONFLICT (mailbox, name) DO NOTHING`)
 )

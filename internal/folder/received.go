@@ -10,7 +10,7 @@ import (
 )
 
 // candidateColumns are the columns that a candidate is scanned from, before its last.
-const candidateColumns = `id, mailbox, account, outbound, thread, verdicts, size, message_id, SUBSTR(envelope, 1, 32768)`
+const candidateColumns = `id, mailbox, account, outbound, thread_id, check_results, size, message_id, SUBSTR(envelope, 1, 32768)`
 
 var (
 	listReceivedQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
@@ -18,7 +18,7 @@ var (
 		FROM message m WHERE account = $1 AND account <> 0 AND {page}`)
 	listReceivedThreadQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
 			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
-		FROM message m WHERE account = $1 AND thread = $4 AND thread <> '' AND {page}`)
+		FROM message m WHERE account = $1 AND thread_id = $4 AND thread_id <> '' AND {page}`)
 	receivedByIDQuery = db.SQL(`SELECT ` + candidateColumns + `,
 			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
 		FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND account + 0 = $17`)

@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	sowMessages = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure, account, domain, thread, reference, arrival, verdicts, answers)
+	sowMessages = db.SQL(`INSERT INTO message (id, mailbox, blob, size, outbound, message_id, envelope, structure, account, domain, thread_id, reference, arrival_id, check_results, reply_references)
 		WITH RECURSIVE n(i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 		SELECT $3 + i * $4, CASE i % 10 WHEN 0 THEN CAST($6 AS BIGINT) ELSE $5 END, 0, 2000, 0, '<' || i || '@shop.example>', $8, $9,
 			CASE i % 100 WHEN 7 THEN CAST(0 AS BIGINT) ELSE $7 END, 7, CASE i % 100 WHEN 7 THEN '' ELSE 't' || (i % 1000) END, i, i, '', $9 FROM n`)

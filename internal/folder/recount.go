@@ -16,13 +16,13 @@ var (
 	usagePageQuery = db.SQL(`SELECT mailbox, bytes, messages, surcharge FROM mailbox_usage WHERE mailbox > $1 ORDER BY mailbox LIMIT $2`)
 	sumUseQuery    = db.SQL(`SELECT CAST(COALESCE(SUM(bytes), 0) AS BIGINT), CAST(COALESCE(SUM(messages), 0) AS BIGINT),
 		CAST(COALESCE(SUM(surcharge), 0) AS BIGINT) FROM folder WHERE mailbox = $1`)
-	staleSurchargesQuery = db.SQL(`SELECT id, uid_next, changed FROM folder WHERE mailbox = $1 AND surcharge_mark <> 2 * uid_next - messages`)
-	folderVersionQuery   = db.SQL(`SELECT id, uid_next, changed FROM folder WHERE id = $1`)
+	staleSurchargesQuery = db.SQL(`SELECT id, uid_next, changed_modseq FROM folder WHERE mailbox = $1 AND surcharge_mark <> 2 * uid_next - messages`)
+	folderVersionQuery   = db.SQL(`SELECT id, uid_next, changed_modseq FROM folder WHERE id = $1`)
 	// sumSurchargeQuery sums mailbox.Overhead of each message; $4 is mailbox.MinCountedSize.
 	sumSurchargeQuery = db.SQL(`SELECT COALESCE(MAX(uid), 0), CAST(COALESCE(SUM(CASE WHEN size < $4 THEN $4 - size ELSE 0 END), 0) AS BIGINT)
 		FROM (SELECT uid, size FROM folder_message WHERE folder = $1 AND uid > $2 ORDER BY uid LIMIT $3) AS page`)
 	setSurchargeQuery = db.SQL(`UPDATE folder SET surcharge = $4, surcharge_mark = 2 * uid_next - messages
-		WHERE id = $1 AND uid_next = $2 AND changed = $3`)
+		WHERE id = $1 AND uid_next = $2 AND changed_modseq = $3`)
 )
 
 const (

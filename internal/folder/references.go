@@ -18,7 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-var setAnswersQuery = db.SQL(`UPDATE message SET answers = $2 WHERE id = $1`)
+var setAnswersQuery = db.SQL(`UPDATE message SET reply_references = $2 WHERE id = $1`)
 
 // referencesVersion starts the stored form, so that "no references" is not empty.
 const referencesVersion = 1

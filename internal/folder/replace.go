@@ -10,9 +10,9 @@ import (
 )
 
 // replaceWithinFolderQuery removes one message and adds another.
-var replaceWithinFolderQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1, changed = modseq + 1,
+var replaceWithinFolderQuery = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1, changed_modseq = modseq + 1,
 		unseen = unseen + $4, bytes = bytes + $5, surcharge = surcharge + $6, surcharge_mark = surcharge_mark + 2
-	WHERE id = $1 AND name = $2 AND changed = $3 RETURNING uid_next - 1, modseq, uidvalidity`)
+	WHERE id = $1 AND name = $2 AND changed_modseq = $3 RETURNING uid_next - 1, modseq, uidvalidity`)
 
 // replaceOperation is a Replace in progress.
 type replaceOperation struct {

@@ -11,7 +11,7 @@ import (
 )
 
 // folderColumns are the columns that a folder is scanned from.
-const folderColumns = `id, mailbox, name, special, uidvalidity, uid_next, modseq, changed, messages, unseen, bytes, recent_uid, log_floor`
+const folderColumns = `id, mailbox, name, special_use, uidvalidity, uid_next, modseq, changed_modseq, messages, unseen, bytes, recent_uid, log_start_modseq`
 
 var (
 	folderByNameQuery = db.SQL(`SELECT ` + folderColumns + `

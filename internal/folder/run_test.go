@@ -10,7 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-var storedUpTo = db.SQL(`SELECT v.changed, f.changed FROM folder_view v JOIN folder f ON f.id = v.folder WHERE v.folder = $1`)
+var storedUpTo = db.SQL(`SELECT v.changed_modseq, f.changed_modseq FROM folder_view v JOIN folder f ON f.id = v.folder WHERE v.folder = $1`)
 
 // A signal of another node may get lost; Run still detects the change.
 func TestRunNoticesLostSignals(t *testing.T) {

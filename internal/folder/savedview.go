@@ -19,14 +19,14 @@ import (
 // to date like any outdated view: by the change log and the new UIDs.
 
 var (
-	savedViewQuery        = db.SQL(`SELECT version, format, changed, next, words FROM folder_view WHERE folder = $1`)
+	savedViewQuery        = db.SQL(`SELECT version, format, changed_modseq, next_uid, keyword_sets FROM folder_view WHERE folder = $1`)
 	savedViewVersionQuery = db.SQL(`SELECT version FROM folder_view WHERE folder = $1`)
 	savedViewPartsQuery   = db.SQL(`SELECT part, data FROM folder_view_part WHERE folder = $1 ORDER BY part`)
 
 	lockFolderQuery = db.SQL(`SELECT id FROM folder WHERE id = $1 {for_update}`)
-	insertViewQuery = db.SQL(`INSERT INTO folder_view (folder, version, format, changed, next, words) VALUES ($1, 1, $2, $3, $4, $5)
+	insertViewQuery = db.SQL(`INSERT INTO folder_view (folder, version, format, changed_modseq, next_uid, keyword_sets) VALUES ($1, 1, $2, $3, $4, $5)
 		ON CONFLICT (folder) DO NOTHING`)
-	updateViewQuery = db.SQL(`UPDATE folder_view SET version = version + 1, format = $3, changed = $4, next = $5, words = $6
+	updateViewQuery = db.SQL(`UPDATE folder_view SET version = version + 1, format = $3, changed_modseq = $4, next_uid = $5, keyword_sets = $6
 		WHERE folder = $1 AND version = $2`)
 	insertPartQuery = db.SQL(`INSERT INTO folder_view_part (folder, part, data) VALUES ($1, $2, $3)
 		ON CONFLICT (folder, part) DO UPDATE SET data = excluded.data`)

@@ -112,10 +112,10 @@ var (
 	oldDeposit = db.SQL(`UPDATE mailbox_usage SET bytes = bytes + $2, messages = messages + $3 WHERE mailbox = $1`)
 	oldAdd     = db.SQL(`UPDATE folder SET uid_next = uid_next + 1, modseq = modseq + 1, messages = messages + 1, unseen = unseen + 1, bytes = bytes + $2
 		WHERE id = $1`)
-	oldTake   = db.SQL(`UPDATE folder SET modseq = modseq + 1, changed = modseq + 1, messages = messages - 1, unseen = unseen - 1, bytes = bytes - $2 WHERE id = $1`)
+	oldTake   = db.SQL(`UPDATE folder SET modseq = modseq + 1, changed_modseq = modseq + 1, messages = messages - 1, unseen = unseen - 1, bytes = bytes - $2 WHERE id = $1`)
 	oldDelete = db.SQL(`DELETE FROM folder WHERE id = $1`)
-	oldFolder = db.SQL(`INSERT INTO folder (id, mailbox, name, special, uidvalidity, uid_next, modseq, changed,
-			messages, unseen, bytes, recent_uid, log_floor)
+	oldFolder = db.SQL(`INSERT INTO folder (id, mailbox, name, special_use, uidvalidity, uid_next, modseq, changed_modseq,
+			messages, unseen, bytes, recent_uid, log_start_modseq)
 		VALUES ($1, $2, $3, '', 7, 1, 1, 1, 0, 0, 0, 1, 0)`)
 	forgetSurcharges = db.SQL(`UPDATE folder SET surcharge = 0, surcharge_mark = 0 WHERE mailbox = $1`)
 	forgetSurcharge  = db.SQL(`UPDATE mailbox_usage SET surcharge = 0 WHERE mailbox = $1`)

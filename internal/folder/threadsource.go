@@ -34,23 +34,23 @@ func (p ThreadRef) referenceKey(messageID string) int64 {
 var (
 	knownThreadsQuery = db.SQL(`WITH wanted (reference) AS (VALUES (CAST($3 AS BIGINT)), ($4), ($5), ($6), ($7), ($8), ($9), ($10), ($11), ($12),
 			($13), ($14), ($15), ($16), ($17), ($18), ($19), ($20), ($21), ($22))
-		SELECT m.id, m.thread, m.reference FROM wanted JOIN message m
+		SELECT m.id, m.thread_id, m.reference FROM wanted JOIN message m
 			ON m.id = (SELECT id FROM message WHERE account = $1 AND reference = wanted.reference AND reference <> 0
-				AND (CAST($2 AS BIGINT) = 0 OR domain = $2) ORDER BY arrival, id LIMIT 1)`)
+				AND (CAST($2 AS BIGINT) = 0 OR domain = $2) ORDER BY arrival_id, id LIMIT 1)`)
 	threadLinksQuery = db.SQL(`SELECT id, message_id FROM (SELECT id, message_id FROM message
-			WHERE account = $1 AND thread = $2 AND thread <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
+			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
 			ORDER BY id LIMIT 1) AS oldest
 		UNION SELECT id, message_id FROM (SELECT id, message_id FROM message
-			WHERE account = $1 AND thread = $2 AND thread <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
+			WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id <= $4
 			ORDER BY id DESC LIMIT 20) AS newest
 		ORDER BY id`)
 	// threadMessagesQuery leaves out messages that no folder shows, and all but the first of
 	// several copies. It reads only as much of an envelope as honest senders need.
 	threadMessagesQuery = db.SQL(`SELECT id, mailbox, outbound, message_id, SUBSTR(envelope, 1, 32768), size FROM message m
-		WHERE account = $1 AND thread = $2 AND thread <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id > $4
+		WHERE account = $1 AND thread_id = $2 AND thread_id <> '' AND (CAST($3 AS BIGINT) = 0 OR domain = $3) AND id > $4
 			AND EXISTS (SELECT 1 FROM folder_message WHERE message = m.id)
 			AND NOT EXISTS (SELECT 1 FROM message c WHERE c.account = $1 AND c.reference = m.reference AND c.reference <> 0
-				AND c.arrival = m.arrival AND c.id < m.id AND (CAST($3 AS BIGINT) = 0 OR c.domain = $3)
+				AND c.arrival_id = m.arrival_id AND c.id < m.id AND (CAST($3 AS BIGINT) = 0 OR c.domain = $3)
 				AND EXISTS (SELECT 1 FROM folder_message WHERE message = c.id))
 		ORDER BY id LIMIT $5`)
 )

@@ -186,7 +186,7 @@ func TestCollect(t *testing.T) {
 	})
 }
 
-var countDropped = db.SQL(`SELECT COUNT(*) FROM dropped`)
+var countDropped = db.SQL(`SELECT COUNT(*) FROM deleted_folder`)
 
 func (h *fixture) expectDropped(want int) {
 	h.Helper()

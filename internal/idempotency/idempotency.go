@@ -67,9 +67,9 @@ func New(d *db.DB, now func() time.Time) *Keys {
 
 var (
 	// The previous release stored responses under the path alone ($5).
-	findQuery  = db.SQL(`SELECT path, sum, answer FROM idempotency WHERE account = $1 AND path IN ($2, $5) AND key = $3 AND expires_at > $4`)
-	storeQuery = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (account, path, key) DO UPDATE SET sum = excluded.sum, answer = excluded.answer, expires_at = excluded.expires_at
+	findQuery  = db.SQL(`SELECT path, sum, response FROM idempotency WHERE account = $1 AND path IN ($2, $5) AND key = $3 AND expires_at > $4`)
+	storeQuery = db.SQL(`INSERT INTO idempotency (account, path, key, sum, response, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
+		ON CONFLICT (account, path, key) DO UPDATE SET sum = excluded.sum, response = excluded.response, expires_at = excluded.expires_at
 		WHERE idempotency.expires_at <= $7`)
 	// If a row was changed meanwhile, PostgreSQL only rechecks the outer condition. With
 	// it, a key that is used again keeps its response. The + 0 prevents an index scan of

@@ -152,7 +152,7 @@ func TestPrune(t *testing.T) {
 }
 
 var (
-	renew = db.SQL(`UPDATE idempotency SET sum = $2, answer = $3, expires_at = $4 WHERE key = $1`)
+	renew = db.SQL(`UPDATE idempotency SET sum = $2, response = $3, expires_at = $4 WHERE key = $1`)
 )
 
 // A key that is used again after a day keeps its new response, even if the old one is being pruned
@@ -222,7 +222,7 @@ func TestKeysOfPrincipals(t *testing.T) {
 	})
 }
 
-var storeEarlier = db.SQL(`INSERT INTO idempotency (account, path, key, sum, answer, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`)
+var storeEarlier = db.SQL(`INSERT INTO idempotency (account, path, key, sum, response, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`)
 
 // The previous release stored responses without the principal. A request that is repeated after the
 // upgrade gets that response; one with another body counts as another principal's.

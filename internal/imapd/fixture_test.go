@@ -50,7 +50,7 @@ type fixture struct {
 	serving   sync.WaitGroup
 }
 
-var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, 'demo.test', 'verified', $3, '', $3, $3, $3, '', 0, 0, 0, 0, 0, 0, 0)`)
 

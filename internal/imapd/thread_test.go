@@ -43,7 +43,7 @@ func (h *fixture) threadable() *client {
 
 const threads = "(1)(2 3 (4 5)(6 7))((8)(9))(10 (11)(12))(13 14)"
 
-var forgetAnswers = db.SQL(`UPDATE message SET answers = $1`)
+var forgetAnswers = db.SQL(`UPDATE message SET reply_references = $1`)
 
 func TestThread(t *testing.T) {
 	each(t, func(h *fixture) {
@@ -85,7 +85,7 @@ func TestThread(t *testing.T) {
 	})
 }
 
-var countForgotten = db.SQL(`SELECT COUNT(*) FROM message WHERE answers = $1`)
+var countForgotten = db.SQL(`SELECT COUNT(*) FROM message WHERE reply_references = $1`)
 
 // A message that another session has expunged is still in the response, but not in its thread.
 func TestThreadWhileExpunged(t *testing.T) {

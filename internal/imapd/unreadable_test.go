@@ -27,7 +27,7 @@ var (
 	spoilEnvelope  = db.SQL(`UPDATE message SET envelope = $2 WHERE id = (SELECT message FROM folder_message WHERE uid = $1)`)
 	mistakeOther   = db.SQL(`UPDATE message SET structure = (SELECT m.structure FROM message AS m JOIN folder_message AS f ON f.message = m.id WHERE f.uid = $2)
 		WHERE id = (SELECT message FROM folder_message WHERE uid = $1)`)
-	knownAnswers = db.SQL(`SELECT COUNT(*) FROM message WHERE LENGTH(answers) > 0`)
+	knownAnswers = db.SQL(`SELECT COUNT(*) FROM message WHERE LENGTH(reply_references) > 0`)
 )
 
 // eachLoss runs f with a session that has three messages, for each way in which the bytes of the

@@ -49,9 +49,9 @@ func (i *Service) Deliver(ctx context.Context, r *queue.Session) {
 }
 
 var (
-	addFilingQuery    = db.SQL(`INSERT INTO filing (message, n, at) VALUES ($1, $2, $3)`)
-	filingQuery       = db.SQL(`SELECT n FROM filing WHERE message = $1 AND n = $2`)
-	pruneFilingsQuery = db.SQL(`DELETE FROM filing WHERE (message, n) IN (SELECT message, n FROM filing AS f WHERE at < $1
+	addFilingQuery    = db.SQL(`INSERT INTO filed_delivery (message, n, at) VALUES ($1, $2, $3)`)
+	filingQuery       = db.SQL(`SELECT n FROM filed_delivery WHERE message = $1 AND n = $2`)
+	pruneFilingsQuery = db.SQL(`DELETE FROM filed_delivery WHERE (message, n) IN (SELECT message, n FROM filed_delivery AS f WHERE at < $1
 		AND COALESCE((SELECT state FROM delivery AS d WHERE d.message = f.message AND d.n = f.n), '') NOT IN ('scheduled', 'queued', 'deferred', 'failed')
 		ORDER BY at LIMIT $2)`)
 )

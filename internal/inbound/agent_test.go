@@ -114,7 +114,7 @@ func TestFiledIsRemembered(t *testing.T) {
 	})
 }
 
-var holdDelivery = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1`)
+var holdDelivery = db.SQL(`UPDATE delivery SET state = 'queued', lease = 0, hold = 1 WHERE message = $1`)
 
 func TestAgent(t *testing.T) {
 	each(t, func(h *fixture) {
@@ -270,8 +270,8 @@ func TestAgentAsksOwnFilter(t *testing.T) {
 }
 
 var (
-	hideFilings = db.SQL(`ALTER TABLE filing RENAME TO filing_hidden`)
-	showFilings = db.SQL(`ALTER TABLE filing_hidden RENAME TO filing`)
+	hideFilings = db.SQL(`ALTER TABLE filed_delivery RENAME TO filing_hidden`)
+	showFilings = db.SQL(`ALTER TABLE filing_hidden RENAME TO filed_delivery`)
 )
 
 // While it is unknown whether a message was filed, nothing bounces and no recipient is suppressed.

@@ -42,7 +42,7 @@ type fixture struct {
 	blobs   string                           // directory of large messages
 }
 
-var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, 'demo.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0)`)
 

@@ -53,7 +53,7 @@ func (h *fixture) from(sender, header string, to ...string) error {
 	return err
 }
 
-var placesOf = db.SQL(`SELECT f.mailbox, f.special FROM folder_message m JOIN folder f ON f.id = m.folder ORDER BY m.message`)
+var placesOf = db.SQL(`SELECT f.mailbox, f.special_use FROM folder_message m JOIN folder f ON f.id = m.folder ORDER BY m.message`)
 
 // places returns the folders of messages, oldest first: of one mailbox, or of all if box is 0.
 func (h *fixture) places(box db.ID) (in []string) {

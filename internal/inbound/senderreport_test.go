@@ -30,16 +30,16 @@ import (
 )
 
 var (
-	addNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at, due_at)
+	addNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote_host, next_at, expires_at, at, due_at)
 		VALUES ($1, $2, 0, 'failed', 'lost@far.example', '', 550, '5.1.1', 'no such user', 'mx.far.example', 0, 0, $3, $3)`)
 	overFull   = db.SQL(`UPDATE mailbox_usage SET bytes = 1000000000000, nearly_full = 2 WHERE mailbox = $1`)
 	sentAs     = db.SQL(`UPDATE outbound_message SET sender = $2 WHERE id = $1`)
 	passedOn   = db.SQL(`UPDATE outbound_message SET sender = $2, mailbox = 0, forwarded = $3 WHERE id = $1`)
-	outOfHand  = db.SQL(`UPDATE delivery SET state = 'queued', tenure = 0, hold = 1 WHERE message = $1 AND state = 'delivered'`)
+	outOfHand  = db.SQL(`UPDATE delivery SET state = 'queued', lease = 0, hold = 1 WHERE message = $1 AND state = 'delivered'`)
 	ofOthers   = db.SQL(`UPDATE outbound_message SET account = $2, domain = $3 WHERE id = $1`)
 	passedOnAs = db.SQL(`SELECT sender FROM outbound_message WHERE forwarded <> 0 AND sender <> ''`)
-	loseDomain = db.SQL(`UPDATE domain SET held = FALSE, status = 'failed' WHERE id = $1`)
-	takeDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	loseDomain = db.SQL(`UPDATE domain SET owned = FALSE, status = 'failed' WHERE id = $1`)
+	takeDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
 			next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		SELECT $1, $2, name, 'verified', TRUE, token, receives, sends, aligned, records, checked_at,
 			next_check_at, checks, mismatch_since, contested_since, verified_at, created_at FROM domain WHERE id = $3`)
@@ -47,7 +47,7 @@ var (
 	sentN        = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE account = $1`)
 	longAgo      = db.SQL(`UPDATE outbound_message SET created_at = $2 WHERE id = $1`)
 	becameOf     = db.SQL(`SELECT state FROM delivery WHERE recipient = $1`)
-	lateNow      = db.SQL(`UPDATE delivery SET late_at = 1 WHERE message = $1 AND state = 'deferred' AND tenure IS NULL`)
+	lateNow      = db.SQL(`UPDATE delivery SET delay_report_at = 1 WHERE message = $1 AND state = 'deferred' AND lease IS NULL`)
 	inboxOf      = db.SQL(`SELECT id FROM folder WHERE mailbox = $1 AND name = 'INBOX'`)
 	textsOf      = db.SQL(`SELECT blob FROM message WHERE mailbox = $1 ORDER BY id`)
 	loseSent     = db.SQL(`DELETE FROM blob WHERE id IN (SELECT blob FROM outbound_message)`)
@@ -795,7 +795,7 @@ func TestDelayOfForwardIsTold(t *testing.T) {
 		}
 		sub := s.Hub.Subscribe(notify.Key{Kind: notify.EventStream, ID: int64(alice.box.Account)})
 		defer sub.Close()
-		late := db.SQL(`UPDATE delivery SET late_at = 1 WHERE recipient = $1 AND late_at > 0 AND state = 'deferred' AND tenure IS NULL`)
+		late := db.SQL(`UPDATE delivery SET delay_report_at = 1 WHERE recipient = $1 AND delay_report_at > 0 AND state = 'deferred' AND lease IS NULL`)
 		alice.submit(nil, note, newRcpt(t, "slow@demo.test", smtpclient.NotifyDelay, ""))
 		for dbtest.Exec(t, alice.DB, late.With("deferred@simulator.test")) == 0 {
 			<-sub.C

@@ -175,8 +175,8 @@ func (b *breaking) Read(p []byte) (int, error) {
 	return b.Reader.Read(p)
 }
 
-var insertDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at, tenure,
-		attempts, sequence, code, enhanced, reply, remote, updated_at)
+var insertDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at, lease,
+		attempts, sequence, code, enhanced, reply, remote_host, updated_at)
 	VALUES ($1, $2, $3, 'x@remote.example', 'to', 'remote.example', 'delivered', 0, 0, NULL, 1, 1, 250, '', '', '', 0)`)
 
 // bounceReport returns a DSN about one recipient.

@@ -45,7 +45,7 @@ type owner struct {
 	name    string
 }
 
-var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
 	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 	VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
 

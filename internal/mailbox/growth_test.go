@@ -31,7 +31,7 @@ const (
 var growthRows = []*db.Query{
 	db.SQL(`INSERT INTO account (id, email, name, status, created_at) WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < $1)
 		SELECT 1000000 + n, 'owner' || n || '@example.com', 'Owner ' || n, 'active', 0 FROM c`),
-	db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
+	db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < $1 + 2)
 		SELECT 2000000 + n, 1000000 + CASE WHEN n < 4 THEN 1 ELSE n - 2 END, 'd' || n || '.load.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0 FROM c`),
 	db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota, status, created_at, deleted_at)

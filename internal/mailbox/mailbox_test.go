@@ -187,7 +187,7 @@ func TestChangeOfHands(t *testing.T) {
 	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		old := h.create("ann", good)
-		release := db.SQL(`UPDATE domain SET held = FALSE WHERE id = $1`)
+		release := db.SQL(`UPDATE domain SET owned = FALSE WHERE id = $1`)
 		dbtest.Exec(h.t, h.db, release.With(h.domain))
 		h.account = h.newAccount(h.Accounts, "second@example.com")
 		h.domain = h.newDomain(h.account, true)

@@ -22,15 +22,15 @@ const (
 )
 
 var (
-	insertLinkQuery = db.SQL(`INSERT INTO profile_link (id, mailbox, generation, name, hash, expires_at, spent_at)
+	insertLinkQuery = db.SQL(`INSERT INTO profile_link (id, mailbox, generation, name, hash, expires_at, used_at)
 		SELECT $1, m.id, m.generation, CAST($3 AS TEXT), $4, $5, 0 FROM mailbox m
 		WHERE m.id = $2 AND m.account = $7 AND m.deleted_at = 0 AND (SELECT COUNT(*) FROM profile_link WHERE mailbox = $2) < $6`)
 	deleteExpiredLinksQuery = db.SQL(`DELETE FROM profile_link WHERE expires_at <= $1`)
 	deleteLinksQuery        = db.SQL(`DELETE FROM profile_link WHERE mailbox = $1`)
 	linkTargetQuery         = db.SQL(`SELECT l.mailbox, l.name FROM profile_link l JOIN mailbox m ON m.id = l.mailbox AND m.generation = l.generation
-		WHERE l.hash = $1 AND l.spent_at = 0 AND l.expires_at > $2 AND m.deleted_at = 0 AND m.status = $3`)
+		WHERE l.hash = $1 AND l.used_at = 0 AND l.expires_at > $2 AND m.deleted_at = 0 AND m.status = $3`)
 	// The first caller redeems the link.
-	redeemLinkQuery = db.SQL(`UPDATE profile_link SET spent_at = $2 WHERE hash = $1 AND spent_at = 0 AND expires_at > $2
+	redeemLinkQuery = db.SQL(`UPDATE profile_link SET used_at = $2 WHERE hash = $1 AND used_at = 0 AND expires_at > $2
 			AND EXISTS (SELECT 1 FROM mailbox m WHERE m.id = profile_link.mailbox AND m.generation = profile_link.generation AND m.deleted_at = 0 AND m.status = $3)
 		RETURNING mailbox, name`)
 )

@@ -49,11 +49,11 @@ type cachedRoute struct {
 }
 
 var (
-	recipientQuery = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
+	recipientQuery = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, auto_reply, spam_filter FROM mailbox
 		WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
-	firstInDomainQuery = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, answers, spam_filter FROM mailbox
+	firstInDomainQuery = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, auto_reply, spam_filter FROM mailbox
 		WHERE (domain, deleted_at) >= ($1, 0) AND (domain, deleted_at) <= ($1, 0) AND status = 'active' ORDER BY domain, deleted_at, id LIMIT 1`)
-	firstInAccountQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.status, m.forward_to, m.keep_copy, m.answers, m.spam_filter FROM mailbox m
+	firstInAccountQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.status, m.forward_to, m.keep_copy, m.auto_reply, m.spam_filter FROM mailbox m
 		WHERE (m.account, m.deleted_at) >= ($1, 0) AND (m.account, m.deleted_at) <= ($1, 0) AND m.status = 'active' AND (SELECT d.suspended_at FROM domain d WHERE d.id = m.domain) = 0
 		ORDER BY m.account, m.deleted_at, m.id LIMIT 1`)
 )

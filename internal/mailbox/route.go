@@ -25,7 +25,7 @@ type Route struct {
 // aliasTargetsQuery has a row for each target of the alias of an address. The row of a deleted
 // mailbox has empty columns.
 var aliasTargetsQuery = db.SQL(`SELECT COALESCE(m.id, 0), COALESCE(m.account, 0), COALESCE(m.domain, 0), COALESCE(m.local_part, ''),
-		COALESCE(m.address, ''), CASE WHEN d.suspended_at > 0 THEN 'suspended' ELSE COALESCE(m.status, '') END, COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.answers, FALSE),
+		COALESCE(m.address, ''), CASE WHEN d.suspended_at > 0 THEN 'suspended' ELSE COALESCE(m.status, '') END, COALESCE(m.forward_to, ''), COALESCE(m.keep_copy, TRUE), COALESCE(m.auto_reply, FALSE),
 		COALESCE(m.spam_filter, ''), t.address, a.id, a.account
 	FROM alias a JOIN alias_target t ON t.alias = a.id LEFT JOIN mailbox m ON m.id = t.mailbox AND m.deleted_at = 0
 		LEFT JOIN domain d ON d.id = m.domain

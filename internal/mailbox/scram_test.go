@@ -318,7 +318,7 @@ func TestScramNamesakes(t *testing.T) {
 		old := h.create("ann", good)
 		_, app := h.app(old, "Phone", "imap")
 		h.account = h.newAccount(h.Accounts, "other@example.com")
-		dbtest.Exec(h.t, h.db, db.SQL(`UPDATE domain SET held = FALSE WHERE id = $1`).With(h.domain))
+		dbtest.Exec(h.t, h.db, db.SQL(`UPDATE domain SET owned = FALSE WHERE id = $1`).With(h.domain))
 		h.domain = h.newDomain(h.account, true)
 		h.holder = h.domain
 		fresh := h.create("ann", "Another-horse-8")

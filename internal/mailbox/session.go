@@ -27,16 +27,16 @@ const (
 )
 
 var (
-	upsertSessionQuery = db.SQL(`INSERT INTO mailbox_session (id, mailbox, tenure, protocol, address, app_password, program, since)
+	upsertSessionQuery = db.SQL(`INSERT INTO mailbox_session (id, mailbox, lease, protocol, address, app_password, program, since)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (id) DO UPDATE SET tenure = excluded.tenure, program = excluded.program`)
+		ON CONFLICT (id) DO UPDATE SET lease = excluded.lease, program = excluded.program`)
 	endSessionQuery   = db.SQL(`DELETE FROM mailbox_session WHERE id = $1`)
 	listSessionsQuery = db.PagedSQL(`SELECT id, protocol, address, app_password, program, since FROM mailbox_session
-		WHERE EXISTS (SELECT 1 FROM tenure WHERE tenure.id = mailbox_session.tenure AND expires_at > {now}) AND {page mailbox = $1}`)
+		WHERE EXISTS (SELECT 1 FROM lease WHERE lease.id = mailbox_session.lease AND expires_at > {now}) AND {page mailbox = $1}`)
 	// The lease is part of the condition, because the next lease of the same node may take over a
 	// row meanwhile.
-	deleteStaleSessionsQuery = db.SQL(`DELETE FROM mailbox_session WHERE (id, tenure) IN (SELECT id, tenure FROM mailbox_session AS s
-		WHERE s.tenure < $1 AND NOT EXISTS (SELECT 1 FROM tenure WHERE tenure.id = s.tenure AND expires_at > {now}) ORDER BY s.tenure, s.id LIMIT $2)`)
+	deleteStaleSessionsQuery = db.SQL(`DELETE FROM mailbox_session WHERE (id, lease) IN (SELECT id, lease FROM mailbox_session AS s
+		WHERE s.lease < $1 AND NOT EXISTS (SELECT 1 FROM lease WHERE lease.id = s.lease AND expires_at > {now}) ORDER BY s.lease, s.id LIMIT $2)`)
 	deleteSessionsQuery = db.SQL(`DELETE FROM mailbox_session WHERE mailbox = $1`)
 )
 

@@ -37,7 +37,7 @@ func (h *fixture) wantOpen(of mailbox.Mailbox, want string) {
 }
 
 var (
-	endLease = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
+	endLease = db.SQL(`UPDATE lease SET expires_at = 0 WHERE id = $1`)
 	anyOpen  = db.SQL(`SELECT COUNT(*) FROM mailbox_session`)
 )
 
@@ -112,7 +112,7 @@ func TestSessions(t *testing.T) {
 	})
 }
 
-var takeOn = db.SQL(`UPDATE mailbox_session SET tenure = $1`)
+var takeOn = db.SQL(`UPDATE mailbox_session SET lease = $1`)
 
 // Sessions that the next lease of their node takes over stay listed, even if they are being deleted
 // with the lost lease.

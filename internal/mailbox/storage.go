@@ -21,19 +21,19 @@ const countedQuotaExpr = `CASE WHEN deleted_at = 0 THEN quota ELSE 0 END`
 var (
 	// Adds what mailbox_storage lacks, for example changes of an older release.
 	allottedQuery = db.SQL(`SELECT CAST(COALESCE((SELECT s.allotted FROM mailbox_storage s WHERE s.account = $1), 0)
-			+ COALESCE((SELECT SUM(` + countedQuotaExpr + ` - counted) FROM mailbox WHERE account = $1 AND counted <> ` + countedQuotaExpr + `), 0) AS BIGINT),
+			+ COALESCE((SELECT SUM(` + countedQuotaExpr + ` - counted_quota) FROM mailbox WHERE account = $1 AND counted_quota <> ` + countedQuotaExpr + `), 0) AS BIGINT),
 		CAST(COALESCE((SELECT SUM(` + usedExpr + `) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1 AND deleted_at > 0), 0) AS BIGINT)`)
 	usedBytesQuery = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(` + usedExpr + `), 0) AS BIGINT) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1`)
 
-	uncountedQuotaQuery = db.SQL(`SELECT ` + countedQuotaExpr + `, ` + countedQuotaExpr + ` - counted FROM mailbox WHERE id = $1 AND +account = $2 {for_update}`)
-	setCountedQuery     = db.SQL(`UPDATE mailbox SET counted = ` + countedQuotaExpr + ` WHERE id = $1`)
+	uncountedQuotaQuery = db.SQL(`SELECT ` + countedQuotaExpr + `, ` + countedQuotaExpr + ` - counted_quota FROM mailbox WHERE id = $1 AND +account = $2 {for_update}`)
+	setCountedQuery     = db.SQL(`UPDATE mailbox SET counted_quota = ` + countedQuotaExpr + ` WHERE id = $1`)
 	addAllottedQuery    = db.SQL(`INSERT INTO mailbox_storage (account, allotted) VALUES ($1, $2)
 		ON CONFLICT (account) DO UPDATE SET allotted = mailbox_storage.allotted + excluded.allotted`)
 
-	nextUncountedAccountQuery = db.SQL(`SELECT account FROM mailbox WHERE counted <> ` + countedQuotaExpr + ` AND account > $1 ORDER BY account LIMIT 1`)
-	uncountedMailboxesQuery   = db.SQL(`SELECT id FROM mailbox WHERE counted <> ` + countedQuotaExpr + ` AND account = $1 LIMIT $2`)
+	nextUncountedAccountQuery = db.SQL(`SELECT account FROM mailbox WHERE counted_quota <> ` + countedQuotaExpr + ` AND account > $1 ORDER BY account LIMIT 1`)
+	uncountedMailboxesQuery   = db.SQL(`SELECT id FROM mailbox WHERE counted_quota <> ` + countedQuotaExpr + ` AND account = $1 LIMIT $2`)
 	nextStorageAccountQuery   = db.SQL(`SELECT account FROM mailbox_storage WHERE account > $1 ORDER BY account LIMIT 1`)
-	storageSurplusQuery       = db.SQL(`SELECT CAST(s.allotted - COALESCE((SELECT SUM(counted) FROM mailbox WHERE account = $1), 0) AS BIGINT)
+	storageSurplusQuery       = db.SQL(`SELECT CAST(s.allotted - COALESCE((SELECT SUM(counted_quota) FROM mailbox WHERE account = $1), 0) AS BIGINT)
 		FROM mailbox_storage s WHERE s.account = $1`)
 )
 

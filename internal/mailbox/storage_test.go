@@ -24,7 +24,7 @@ const mb = 1 << 20
 func (h *fixture) summed() (quotas, uncounted int64) {
 	h.t.Helper()
 	sum := db.SQL(`SELECT CAST(COALESCE(SUM(CASE WHEN deleted_at = 0 THEN quota ELSE 0 END), 0) AS BIGINT),
-		COUNT(CASE WHEN counted <> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END THEN 1 END) FROM mailbox WHERE account = $1`)
+		COUNT(CASE WHEN counted_quota <> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END THEN 1 END) FROM mailbox WHERE account = $1`)
 	if err := h.db.One(h.t.Context(), sum.With(h.account), &quotas, &uncounted); err != nil {
 		h.t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ const (
 const VacationReplyRetention = (MaxVacationDays + 1) * 24 * time.Hour
 
 var (
-	setHasVacationQuery = db.SQL(`UPDATE mailbox SET answers = $3 WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+	setHasVacationQuery = db.SQL(`UPDATE mailbox SET auto_reply = $3 WHERE id = $1 AND account = $2 AND deleted_at = 0`)
 	// Every sender gets a new reply when the text changes or a new absence begins.
 	putVacationQuery = db.SQL(`INSERT INTO vacation (mailbox, enabled, starts_at, ends_at, subject, body, days, round, updated_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -51,20 +51,20 @@ var (
 				OR (vacation.ends_at > 0 AND vacation.ends_at <= excluded.updated_at) THEN excluded.round ELSE vacation.round END`)
 	vacationQuery       = db.SQL(`SELECT enabled, starts_at, ends_at, subject, body, days, round, updated_at FROM vacation WHERE mailbox = $1`)
 	deleteVacationQuery = db.SQL(`DELETE FROM vacation WHERE mailbox = $1`)
-	deleteRepliesQuery  = db.SQL(`DELETE FROM vacation_answer WHERE mailbox = $1`)
+	deleteRepliesQuery  = db.SQL(`DELETE FROM vacation_reply WHERE mailbox = $1`)
 
-	repliedQuery = db.SQL(`SELECT mailbox FROM vacation_answer WHERE mailbox = $1 AND sender = $2 AND round = $3 AND at > $4`)
+	repliedQuery = db.SQL(`SELECT mailbox FROM vacation_reply WHERE mailbox = $1 AND sender = $2 AND round = $3 AND at > $4`)
 	// recordReplyQuery decides which of several concurrent messages of a sender is answered: one
 	// gets the row, and none if the reply was changed or turned off.
-	recordReplyQuery = db.SQL(`INSERT INTO vacation_answer (mailbox, sender, round, at)
+	recordReplyQuery = db.SQL(`INSERT INTO vacation_reply (mailbox, sender, round, at)
 		SELECT mailbox, CAST($2 AS TEXT), round, CAST($4 AS BIGINT) FROM vacation WHERE mailbox = $1 AND round = $3 AND enabled
 		ON CONFLICT (mailbox, sender) DO UPDATE SET round = excluded.round, at = excluded.at
-			WHERE vacation_answer.round <> excluded.round OR vacation_answer.at <= $5
+			WHERE vacation_reply.round <> excluded.round OR vacation_reply.at <= $5
 		RETURNING at`)
 	// The outer condition is checked again for a sender who got a new reply meanwhile; the + 0
 	// prevents the use of an index.
-	pruneRepliesQuery = db.SQL(`DELETE FROM vacation_answer WHERE at + 0 < $1 AND (mailbox, sender) IN
-		(SELECT mailbox, sender FROM vacation_answer WHERE at < $1 ORDER BY at LIMIT $2)`)
+	pruneRepliesQuery = db.SQL(`DELETE FROM vacation_reply WHERE at + 0 < $1 AND (mailbox, sender) IN
+		(SELECT mailbox, sender FROM vacation_reply WHERE at < $1 ORDER BY at LIMIT $2)`)
 	aliasAddressesQuery = db.SQL(`SELECT a.local_part, a.address FROM alias_target t JOIN alias a ON a.id = t.alias
 		WHERE t.mailbox = $1 AND t.mailbox > 0 LIMIT $2`)
 )

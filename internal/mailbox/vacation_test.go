@@ -13,9 +13,9 @@ import (
 )
 
 var (
-	answered    = db.SQL(`INSERT INTO vacation_answer (mailbox, sender, round, at) VALUES (1, 'bob@example.com', 1, $1)`)
-	answerAgain = db.SQL(`UPDATE vacation_answer SET at = $1 WHERE mailbox = 1 AND sender = 'bob@example.com'`)
-	answers     = db.SQL(`SELECT COUNT(*) FROM vacation_answer`)
+	answered    = db.SQL(`INSERT INTO vacation_reply (mailbox, sender, round, at) VALUES (1, 'bob@example.com', 1, $1)`)
+	answerAgain = db.SQL(`UPDATE vacation_reply SET at = $1 WHERE mailbox = 1 AND sender = 'bob@example.com'`)
+	answers     = db.SQL(`SELECT COUNT(*) FROM vacation_reply`)
 )
 
 // A sender who gets a new reply at the moment when the old record is pruned gets no second one.

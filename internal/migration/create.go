@@ -23,8 +23,8 @@ const (
 	maxFolders = 1000
 )
 
-var insertQuery = db.SQL(`INSERT INTO migration (id, account, domain, mailbox, host, port, tls, username, password, insecure, chosen, source,
-			state, trouble, tenure, due_at, retries, planned, folders, folders_done, messages, messages_done, copied, skipped, failed,
+var insertQuery = db.SQL(`INSERT INTO migration (id, account, domain, mailbox, host, port, tls, username, password, insecure, selected_folders, source,
+			state, error, lease, due_at, retries, planned, folders, folders_done, messages, messages_done, copied, skipped, failed,
 			bytes, bytes_copied, run_at, run_messages, run_bytes, created_at, started_at, finished_at, updated_at)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'queued', '', NULL, $13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $13, 0, 0, $13
 		WHERE (SELECT COUNT(*) FROM migration WHERE account = $2 AND state IN ('queued', 'running')) < $14`)

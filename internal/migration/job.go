@@ -142,16 +142,16 @@ func (m *Service) retryDelay(n int) time.Duration {
 
 var (
 	// A waiting migration that a node could claim if it ran one less.
-	waitingMigrationQuery = db.SQL(`SELECT m.id FROM migration AS m WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $1 AND m.account <> $2
-		AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3
+	waitingMigrationQuery = db.SQL(`SELECT m.id FROM migration AS m WHERE m.lease IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $1 AND m.account <> $2
+		AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.lease IS NOT NULL) < $3
 		AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active')
 		AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0) LIMIT 1`)
-	releaseQuery = db.SQL(`UPDATE migration SET tenure = NULL, retries = $3, trouble = $4, due_at = $5, updated_at = $6
-		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	releaseQuery = db.SQL(`UPDATE migration SET lease = NULL, retries = $3, error = $4, due_at = $5, updated_at = $6
+		WHERE id = $1 AND lease = $2 AND state = 'running'`)
 	checkLeaseQuery = db.SQL(`SELECT (SELECT COUNT(*) FROM mailbox AS b WHERE b.id = m.mailbox AND b.deleted_at = 0),
 			(SELECT COUNT(*) FROM account AS a WHERE a.id = m.account AND a.status = 'active'
 				AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0))
-		FROM migration AS m WHERE m.id = $1 AND m.tenure = $2 AND m.state = 'running'`)
+		FROM migration AS m WHERE m.id = $1 AND m.lease = $2 AND m.state = 'running'`)
 )
 
 // release gives up the lease. The migration is due again after the given time.

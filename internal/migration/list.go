@@ -14,7 +14,7 @@ import (
 )
 
 // migrationColumns are the columns that a migration is scanned from.
-const migrationColumns = `id, account, domain, mailbox, host, port, tls, username, insecure, chosen, state, trouble, COALESCE(tenure, 0), COALESCE(due_at, 0), retries,
+const migrationColumns = `id, account, domain, mailbox, host, port, tls, username, insecure, selected_folders, state, error, COALESCE(lease, 0), COALESCE(due_at, 0), retries,
 			folders, folders_done, messages, messages_done, copied, skipped, failed, bytes, bytes_copied, run_at, run_messages, run_bytes,
 			created_at, started_at, finished_at, updated_at`
 
@@ -25,8 +25,8 @@ var (
 		FROM migration WHERE {page account = $1}`)
 	listByDomainQuery = db.PagedSQL(`SELECT ` + migrationColumns + `
 		FROM migration WHERE {page account = $1, domain = $4}`)
-	listFoldersQuery  = db.SQL(`SELECT name, target, state, trouble, messages, done, copied, skipped, failed FROM migration_folder WHERE migration = $1 ORDER BY n`)
-	listFailuresQuery = db.SQL(`SELECT folder, uid, why FROM migration_failure WHERE migration = $1 ORDER BY n LIMIT $2`)
+	listFoldersQuery  = db.SQL(`SELECT name, target, state, error, messages, done, copied, skipped, failed FROM migration_folder WHERE migration = $1 ORDER BY n`)
+	listFailuresQuery = db.SQL(`SELECT folder, uid, error FROM migration_failure WHERE migration = $1 ORDER BY n LIMIT $2`)
 	listNotesQuery    = db.SQL(`SELECT folder, uid, messages, note FROM migration_note WHERE migration = $1 ORDER BY folder, uid, k LIMIT $2`)
 )
 
@@ -143,10 +143,10 @@ type CompleteEvent struct {
 }
 
 var (
-	cancelQuery = db.SQL(`UPDATE migration SET state = 'cancelled', trouble = '', tenure = NULL, due_at = NULL, password = NULL, finished_at = $3, updated_at = $3
+	cancelQuery = db.SQL(`UPDATE migration SET state = 'cancelled', error = '', lease = NULL, due_at = NULL, password = NULL, finished_at = $3, updated_at = $3
 		WHERE id = $1 AND account = $2 AND state IN ('queued', 'running')`)
-	finishQuery = db.SQL(`UPDATE migration SET state = $3, trouble = $4, tenure = NULL, due_at = NULL, password = NULL, finished_at = $5, updated_at = $5
-		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	finishQuery = db.SQL(`UPDATE migration SET state = $3, error = $4, lease = NULL, due_at = NULL, password = NULL, finished_at = $5, updated_at = $5
+		WHERE id = $1 AND lease = $2 AND state = 'running'`)
 )
 
 // Cancel ends a migration; copied messages stay. A finished migration doesn't change. If the

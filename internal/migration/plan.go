@@ -50,12 +50,12 @@ type task struct {
 }
 
 var (
-	setPlannedQuery = db.SQL(`UPDATE migration SET planned = 1, folders = $3, messages = $4, bytes = $5, retries = 0, trouble = '', updated_at = $6
-		WHERE id = $1 AND tenure = $2 AND state = 'running' AND planned = 0`)
-	insertFolderQuery = db.SQL(`INSERT INTO migration_folder (migration, n, name, target, state, trouble, subscribed, uidvalidity, last_uid,
+	setPlannedQuery = db.SQL(`UPDATE migration SET planned = 1, folders = $3, messages = $4, bytes = $5, retries = 0, error = '', updated_at = $6
+		WHERE id = $1 AND lease = $2 AND state = 'running' AND planned = 0`)
+	insertFolderQuery = db.SQL(`INSERT INTO migration_folder (migration, n, name, target, state, error, subscribed, uidvalidity, last_uid,
 			messages, done, copied, skipped, failed, bytes)
 		VALUES ($1, $2, $3, $4, 'waiting', '', $5, 0, 0, $6, 0, 0, 0, 0, $7)`)
-	insertFailureQuery = db.SQL(`INSERT INTO migration_failure (migration, n, folder, uid, why)
+	insertFailureQuery = db.SQL(`INSERT INTO migration_failure (migration, n, folder, uid, error)
 		SELECT $1, COALESCE(MAX(n), 0) + 1, $2, $3, $4 FROM migration_failure WHERE migration = $1 HAVING COALESCE(MAX(n), 0) < 1000`)
 	waitingFoldersQuery = db.SQL(`SELECT n, name, target, subscribed, uidvalidity, last_uid, messages, bytes FROM migration_folder
 		WHERE migration = $1 AND state = 'waiting' ORDER BY n`)

@@ -21,20 +21,20 @@ const (
 var (
 	// The index migration_source prevents two leases for the same source.
 	claimQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT m.id FROM migration AS m
-			WHERE m.tenure IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $2
-				AND EXISTS (SELECT 1 FROM tenure AS t WHERE t.id = $1 AND t.expires_at > {now})
-				AND NOT EXISTS (SELECT 1 FROM migration AS o WHERE o.source = m.source AND o.tenure IS NOT NULL)
-				AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.tenure IS NOT NULL) < $3
+			WHERE m.lease IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $2
+				AND EXISTS (SELECT 1 FROM lease AS t WHERE t.id = $1 AND t.expires_at > {now})
+				AND NOT EXISTS (SELECT 1 FROM migration AS o WHERE o.source = m.source AND o.lease IS NOT NULL)
+				AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.lease IS NOT NULL) < $3
 				AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active')
 				AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0)
 			ORDER BY m.due_at LIMIT 1 {skip_locked})
-		UPDATE migration SET tenure = $1, state = 'running', run_at = $2, run_messages = messages_done, run_bytes = bytes_copied, updated_at = $2,
+		UPDATE migration SET lease = $1, state = 'running', run_at = $2, run_messages = messages_done, run_bytes = bytes_copied, updated_at = $2,
 			started_at = CASE WHEN started_at = 0 THEN $2 ELSE started_at END
 		WHERE id IN (SELECT id FROM due)
 		RETURNING id, planned, password`)
-	nextDueQuery       = db.SQL(`SELECT due_at FROM migration WHERE tenure IS NULL AND due_at IS NOT NULL AND due_at > $1 ORDER BY due_at LIMIT 1`)
-	leasedQuery        = db.SQL(`SELECT id FROM migration WHERE tenure IS NOT NULL AND tenure = $1`)
-	releaseOrphanQuery = db.SQL(`UPDATE migration SET tenure = NULL, due_at = $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	nextDueQuery       = db.SQL(`SELECT due_at FROM migration WHERE lease IS NULL AND due_at IS NOT NULL AND due_at > $1 ORDER BY due_at LIMIT 1`)
+	leasedQuery        = db.SQL(`SELECT id FROM migration WHERE lease IS NOT NULL AND lease = $1`)
+	releaseOrphanQuery = db.SQL(`UPDATE migration SET lease = NULL, due_at = $3 WHERE id = $1 AND lease = $2 AND state = 'running'`)
 )
 
 // Run runs migrations until ctx ends: those that wait, and those of nodes that have ended. Then it

@@ -31,8 +31,8 @@ type counters struct{ done, copied, skipped, failed, bytes int64 }
 
 var (
 	addProgressQuery = db.SQL(`UPDATE migration SET messages_done = messages_done + $3, copied = copied + $4, skipped = skipped + $5, failed = failed + $6,
-			bytes_copied = bytes_copied + $7, retries = 0, trouble = '', updated_at = $8
-		WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+			bytes_copied = bytes_copied + $7, retries = 0, error = '', updated_at = $8
+		WHERE id = $1 AND lease = $2 AND state = 'running'`)
 	addFolderProgressQuery = db.SQL(`UPDATE migration_folder SET done = done + $3, copied = copied + $4, skipped = skipped + $5, failed = failed + $6
 		WHERE migration = $1 AND n = $2`)
 	setFolderCursorQuery = db.SQL(`UPDATE migration_folder SET uidvalidity = $3, last_uid = $4 WHERE migration = $1 AND n = $2`)
@@ -43,11 +43,11 @@ var (
 		SELECT $1, $2, $3, $4, $5, 1 WHERE (SELECT COUNT(*) FROM migration_note WHERE migration = $1) < $6
 			OR EXISTS (SELECT 1 FROM migration_note WHERE migration = $1 AND k = $2)
 		ON CONFLICT (migration, k) DO UPDATE SET messages = migration_note.messages + 1`)
-	addBytesQuery = db.SQL(`UPDATE migration SET bytes = bytes + $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
+	addBytesQuery = db.SQL(`UPDATE migration SET bytes = bytes + $3 WHERE id = $1 AND lease = $2 AND state = 'running'`)
 	// The size is written only once.
 	setFolderBytesQuery = db.SQL(`UPDATE migration_folder SET bytes = $3 WHERE migration = $1 AND n = $2 AND bytes < 0`)
-	countFolderQuery    = db.SQL(`UPDATE migration SET folders_done = folders_done + 1, updated_at = $3 WHERE id = $1 AND tenure = $2 AND state = 'running'`)
-	finishFolderQuery   = db.SQL(`UPDATE migration_folder SET state = $3, trouble = $4 WHERE migration = $1 AND n = $2 AND state = 'waiting'`)
+	countFolderQuery    = db.SQL(`UPDATE migration SET folders_done = folders_done + 1, updated_at = $3 WHERE id = $1 AND lease = $2 AND state = 'running'`)
+	finishFolderQuery   = db.SQL(`UPDATE migration_folder SET state = $3, error = $4 WHERE migration = $1 AND n = $2 AND state = 'waiting'`)
 	copiedUIDsQuery     = db.SQL(`SELECT uid, migration FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity = $3 AND uid BETWEEN $4 AND $5`)
 	// Some UIDVALIDITY before or after this one is enough.
 	copiedBeforeQuery   = db.SQL(`SELECT uid FROM migration_copied WHERE mailbox = $1 AND source = $2 AND uidvalidity < $3 LIMIT 1`)

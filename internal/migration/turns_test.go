@@ -86,7 +86,7 @@ func TestNoLongerWanted(t *testing.T) {
 		state := func() (copied int64, inHand, password bool) {
 			t.Helper()
 			var hands, passwords int
-			err := s.DB.One(t.Context(), db.SQL(`SELECT copied, CASE WHEN tenure IS NULL THEN 0 ELSE 1 END, CASE WHEN password IS NULL THEN 0 ELSE 1 END
+			err := s.DB.One(t.Context(), db.SQL(`SELECT copied, CASE WHEN lease IS NULL THEN 0 ELSE 1 END, CASE WHEN password IS NULL THEN 0 ELSE 1 END
 				FROM migration WHERE id = $1`).With(id), &copied, &hands, &passwords)
 			if err != nil {
 				t.Fatal(err)

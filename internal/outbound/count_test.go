@@ -87,4 +87,4 @@ func TestCounted(t *testing.T) {
 	})
 }
 
-var beginAgain = db.SQL(`UPDATE outbound_pass SET upto = 0 WHERE pass = 2`)
+var beginAgain = db.SQL(`UPDATE outbound_index_progress SET position = 0 WHERE pass = 2`)

@@ -25,11 +25,11 @@ var (
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference)
 		VALUES ($1, $2, $3, $4, '', '', 'Ann <ann@shop.example>', $5, $6, $7, '{"order":1}', FALSE, FALSE, 1, $8, $9, $9, '', '', $10)`)
 	plantOldDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
-			tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, hold)
+			lease, attempts, sequence, code, enhanced, reply, remote_host, updated_at, hold)
 		VALUES ($1, $2, $3, $4, 'to', 'x.example', $5, $6, $6, $7, $8, 0, 0, '', '', '', $9, $10)`)
-	plantAttempt = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
+	plantAttempt = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, duration_us, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
 		VALUES ($1, $2, $3, 0, 0, 'deferred', '', '', '', '', 0, '', '', '')`)
-	plantNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at, due_at)
+	plantNotice = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote_host, next_at, expires_at, at, due_at)
 		VALUES ($1, $2, 0, 'failed', '', '', 0, '', '', '', 0, 0, 0, $3)`)
 
 	allMessages   = db.SQL(`SELECT id FROM outbound_message`)

@@ -18,7 +18,7 @@ import (
 
 var (
 	filedMessages = db.SQL(`SELECT outbound FROM message WHERE outbound > 0`)
-	openPasses    = db.SQL(`UPDATE outbound_pass SET upto = $1`)
+	openPasses    = db.SQL(`UPDATE outbound_index_progress SET position = $1`)
 )
 
 // While mail is sent and delivered, every expired message is deleted immediately: each message

@@ -52,7 +52,7 @@ func TestDelayInTimeline(t *testing.T) {
 
 var (
 	triedOften = db.SQL(`UPDATE delivery SET attempts = $2 WHERE message = $1`)
-	oneTry     = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
+	oneTry     = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, duration_us, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
 		VALUES ($1, 0, $2, $2, 0, 'deferred', '', '', '', 'data', 451, '', $3, $4)`)
 )
 

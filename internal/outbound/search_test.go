@@ -25,9 +25,9 @@ var (
 			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference)
 		VALUES ($1, $2, $3, $4, '', '', $5, $6, '', $7, $8, FALSE, FALSE, 1, 0, $9, $9, '', '', 0)`)
 	plantDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
-			tenure, attempts, sequence, code, enhanced, reply, remote, updated_at)
+			lease, attempts, sequence, code, enhanced, reply, remote_host, updated_at)
 		VALUES ($1, $2, $3, $4, 'to', 'x.example', $5, $6, $6, NULL, 0, 0, 0, '', '', '', $7)`)
-	bookmark = db.SQL(`SELECT upto FROM outbound_pass WHERE pass = $1`)
+	bookmark = db.SQL(`SELECT position FROM outbound_index_progress WHERE pass = $1`)
 )
 
 const farAhead = 4_000_000_000_000_000 // a time after all messages of the test, in microseconds

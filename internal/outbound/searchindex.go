@@ -37,8 +37,8 @@ const (
 )
 
 var (
-	passPositionQuery = db.SQL(`SELECT upto FROM outbound_pass WHERE pass = $1`)
-	advancePassQuery  = db.SQL(`UPDATE outbound_pass SET upto = $3 WHERE pass = $1 AND upto = $2`)
+	passPositionQuery = db.SQL(`SELECT position FROM outbound_index_progress WHERE pass = $1`)
+	advancePassQuery  = db.SQL(`UPDATE outbound_index_progress SET position = $3 WHERE pass = $1 AND position = $2`)
 	indexNextQuery    = db.SQL(`SELECT id, TRUE FROM outbound_message WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3`)
 	indexCheckQuery   = db.SQL(`SELECT id, NOT EXISTS (SELECT 1 FROM outbound_term
 			WHERE account = m.account AND term = m.domain AND message = m.id)

@@ -24,7 +24,7 @@ var (
 			'<' || i || '@shop.example>', 't' || (i % 50000), '{"order":"' || i || '","tenant":"t' || (i % 500) || '"}',
 			FALSE, FALSE, 2000, 0, $6, $7 + i * $8, '', '', 0 FROM n`)
 	sowDeliveries = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
-			tenure, attempts, sequence, code, enhanced, reply, remote, updated_at)
+			lease, attempts, sequence, code, enhanced, reply, remote_host, updated_at)
 		WITH RECURSIVE n(i) AS (SELECT CAST($1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < $2)
 		SELECT $3 + i * $4, 0, $5, 'user' || (i * 7919 % 200003) || '@d' || (i % 1000) || '.example', 'to', 'd' || (i % 1000) || '.example',
 			CASE WHEN i % 100 = 0 THEN 'bounced' WHEN i % 1000 = 1 THEN 'deferred' ELSE 'delivered' END,

@@ -61,7 +61,7 @@ func (h *fixture) attended(done func() bool) {
 }
 
 var (
-	heldCount = db.SQL(`SELECT COUNT(*) FROM delivery WHERE tenure = 0 AND hold > 0`)
+	heldCount = db.SQL(`SELECT COUNT(*) FROM delivery WHERE lease = 0 AND hold > 0`)
 	expiryOf  = db.SQL(`SELECT expires_at FROM delivery WHERE message = $1 AND n = 0`)
 )
 

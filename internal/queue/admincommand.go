@@ -171,15 +171,15 @@ func (o *Admin) updateEntries(ctx context.Context, list []Entry, update func(e *
 
 var (
 	// The count includes deliveries that a node held first, because of the new hold.
-	holdQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN tenure IS NULL THEN 0 ELSE tenure END, hold = $3,
+	holdQuery = db.SQL(`UPDATE delivery SET lease = CASE WHEN lease IS NULL THEN 0 ELSE lease END, hold = $3,
 			held_at = CASE WHEN hold = 0 THEN $4 ELSE held_at END
 		WHERE message = $1 AND n = $2 AND (hold = 0 OR hold = $3) AND state IN ('scheduled', 'queued', 'deferred')
-		RETURNING tenure`)
-	releaseHeldQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN tenure = 0 THEN NULL ELSE tenure END, hold = 0,
-			expires_at = expires_at + CASE WHEN tenure > 0 THEN 0
+		RETURNING lease`)
+	releaseHeldQuery = db.SQL(`UPDATE delivery SET lease = CASE WHEN lease = 0 THEN NULL ELSE lease END, hold = 0,
+			expires_at = expires_at + CASE WHEN lease > 0 THEN 0
 				WHEN state <> 'scheduled' OR due_at <= held_at THEN CASE WHEN held_at < $4 THEN $4 - held_at ELSE 0 END
 				WHEN due_at < $4 THEN $4 - due_at ELSE 0 END
-		WHERE message = $1 AND n = $2 AND hold = $3 AND tenure IS NOT NULL
+		WHERE message = $1 AND n = $2 AND hold = $3 AND lease IS NOT NULL
 		RETURNING n`)
 	insertHoldQuery = db.SQL(`INSERT INTO queue_hold (id, kind, target, reason, created_at) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (kind, target) DO UPDATE SET reason = CASE WHEN excluded.reason = '' THEN queue_hold.reason ELSE excluded.reason END
@@ -188,9 +188,9 @@ var (
 	deleteHoldQuery   = db.SQL(`DELETE FROM queue_hold WHERE id = $1`)
 	countHoldsQuery   = db.SQL(`SELECT COUNT(*) FROM queue_hold`)
 	retryWaitingQuery = db.SQL(`UPDATE delivery SET due_at = CASE WHEN due_at > $3 THEN $3 ELSE due_at END
-		WHERE message = $1 AND n = $2 AND tenure IS NULL AND state IN ('queued', 'deferred') RETURNING n`)
-	insertRetryRequestQuery = db.SQL(`INSERT INTO queue_nudge (destination, at) VALUES ($1, $2) ON CONFLICT (destination) DO UPDATE SET at = excluded.at`)
-	pruneRetryRequestsQuery = db.SQL(`DELETE FROM queue_nudge WHERE at < $1`)
+		WHERE message = $1 AND n = $2 AND lease IS NULL AND state IN ('queued', 'deferred') RETURNING n`)
+	insertRetryRequestQuery = db.SQL(`INSERT INTO retry_request (destination, at) VALUES ($1, $2) ON CONFLICT (destination) DO UPDATE SET at = excluded.at`)
+	pruneRetryRequestsQuery = db.SQL(`DELETE FROM retry_request WHERE at < $1`)
 )
 
 // Hold holds the selected deliveries until they are released: no node attempts them, and their

@@ -44,20 +44,20 @@ const (
 
 // The queries write equality as a range, and the order begins with its column: only the index that
 // leads with the column has that order. For held deliveries SQLite would otherwise take the index
-// on tenure, which contains all of them.
+// on lease, which contains all of them.
 var (
 	nextHeldDestinationQuery = db.SQL(`SELECT destination FROM delivery
 		{sqlite}INDEXED BY delivery_held
-		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination > $1
+		WHERE lease = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination > $1
 		ORDER BY destination, message, n LIMIT 1`)
 	countWaitingQuery = db.SQL(`SELECT COUNT(*), COALESCE(MIN(message), 0), COALESCE(MIN(due_at), 0) FROM (SELECT message, due_at FROM delivery
-		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
+		WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
 		ORDER BY destination, due_at LIMIT $2) AS counted`)
 	countHeldQuery = db.SQL(`SELECT COUNT(*), COALESCE(MIN(message), 0) FROM (SELECT message FROM delivery
 		{sqlite}INDEXED BY delivery_held
-		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 ORDER BY message LIMIT $2) AS counted`)
-	lastRepliesQuery = db.SQL(`SELECT attempts, code, enhanced, reply, remote, updated_at FROM delivery
-		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
+		WHERE lease = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 ORDER BY message LIMIT $2) AS counted`)
+	lastRepliesQuery = db.SQL(`SELECT attempts, code, enhanced, reply, remote_host, updated_at FROM delivery
+		WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination >= $1 AND destination <= $1
 		ORDER BY destination DESC, due_at DESC, message DESC, n DESC LIMIT $2`)
 )
 

@@ -13,12 +13,12 @@ import (
 )
 
 var (
-	dropQuery = db.SQL(`UPDATE delivery SET state = 'failed', tenure = NULL, hold = 0, sequence = sequence + 1,
-			code = 0, enhanced = '5.3.0', reply = $3, remote = '', updated_at = $4
-		WHERE message = $1 AND n = $2 AND (tenure IS NULL OR tenure = 0) AND state IN ('scheduled', 'queued', 'deferred')
+	dropQuery = db.SQL(`UPDATE delivery SET state = 'failed', lease = NULL, hold = 0, sequence = sequence + 1,
+			code = 0, enhanced = '5.3.0', reply = $3, remote_host = '', updated_at = $4
+		WHERE message = $1 AND n = $2 AND (lease IS NULL OR lease = 0) AND state IN ('scheduled', 'queued', 'deferred')
 		RETURNING attempts, sequence, notify, orcpt`)
 	markHeldQuery = db.SQL(`UPDATE delivery SET hold = $3, held_at = $4
-		WHERE message = $1 AND n = $2 AND tenure > 0 AND hold = 0 AND state IN ('scheduled', 'queued', 'deferred')`)
+		WHERE message = $1 AND n = $2 AND lease > 0 AND hold = 0 AND state IN ('scheduled', 'queued', 'deferred')`)
 )
 
 // dropOperation is the state of a running Drop.

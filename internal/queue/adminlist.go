@@ -71,32 +71,32 @@ func addCursorError(bad *fault.FieldErrors) {
 }
 
 // entryColumns are the columns that scanEntry reads.
-const entryColumns = `message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(tenure, 0), hold,
-			attempts, code, enhanced, reply, remote`
+const entryColumns = `message, n, account, recipient, destination, state, due_at, expires_at, COALESCE(lease, 0), hold,
+			attempts, code, enhanced, reply, remote_host`
 
 var (
 	waitingQuery = db.SQL(`SELECT ` + entryColumns + `
-		FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
+		FROM delivery WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred')
 			AND (destination, due_at, message, n) > ($1, $2, $3, $4) ORDER BY destination, due_at, message, n LIMIT $5`)
 	waitingByDestinationQuery = db.SQL(`SELECT ` + entryColumns + `
-		FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
+		FROM delivery WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred')
 			AND (destination, due_at, message, n) > ($1, $2, $3, $4) AND destination <= $1 ORDER BY destination, due_at, message, n LIMIT $5`)
 	waitingByAccountQuery = db.SQL(`SELECT ` + entryColumns + `
-		FROM delivery WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred')
+		FROM delivery WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred')
 			AND (account, message, n) > ($1, $2, $3) AND account <= $1 ORDER BY account, message, n LIMIT $4`)
 	heldQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery
 		{sqlite}INDEXED BY delivery_held
-		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND (destination, message, n) > ($1, $2, $3) ORDER BY destination, message, n LIMIT $4`)
+		WHERE lease = 0 AND state IN ('scheduled', 'queued', 'deferred') AND (destination, message, n) > ($1, $2, $3) ORDER BY destination, message, n LIMIT $4`)
 	heldByDestinationQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery
 		{sqlite}INDEXED BY delivery_held
-		WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
+		WHERE lease = 0 AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
 	heldByAccountQuery = db.SQL(`SELECT ` + entryColumns + `
-		FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred')
+		FROM delivery WHERE lease = 0 AND state IN ('scheduled', 'queued', 'deferred')
 			AND account = $1 AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
 	leasedQuery = db.SQL(`SELECT ` + entryColumns + `
-		FROM delivery WHERE tenure IS NOT NULL AND (tenure, message, n) > ($1, $2, $3) ORDER BY tenure, message, n LIMIT $4`)
+		FROM delivery WHERE lease IS NOT NULL AND (lease, message, n) > ($1, $2, $3) ORDER BY lease, message, n LIMIT $4`)
 	openByMessageQuery = db.SQL(`SELECT ` + entryColumns + `
 		FROM delivery WHERE message = $1 AND n > $2 AND state IN ('scheduled', 'queued', 'deferred') ORDER BY n LIMIT $3`)
 )
@@ -162,7 +162,7 @@ func (f *Filter) statement(s listCursor, limit int) db.Statement {
 	case f.Message != 0:
 		return openByMessageQuery.With(f.Message, s.N, limit)
 	case s.Index == indexLeased:
-		if s.Lease == 0 { // skips held deliveries, whose tenure is 0
+		if s.Lease == 0 { // skips held deliveries, whose lease is 0
 			s.Message = math.MaxInt64
 		}
 		return leasedQuery.With(s.Lease, s.Message, s.N, limit)

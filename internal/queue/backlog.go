@@ -20,10 +20,10 @@ type Backlog struct {
 
 var (
 	backlogWaitingQuery = db.SQL(`SELECT COUNT(*), COALESCE(MIN(due_at), 0) FROM (SELECT due_at FROM delivery
-		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT $1) AS counted`)
+		WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT $1) AS counted`)
 	backlogHeldQuery = db.SQL(`SELECT COUNT(*) FROM (SELECT message FROM delivery
-		WHERE tenure = 0 ORDER BY destination, message, n LIMIT $1) AS counted`)
-	anyLeasedQuery = db.SQL(`SELECT tenure FROM delivery WHERE tenure > 0 ORDER BY tenure LIMIT 1`)
+		WHERE lease = 0 ORDER BY destination, message, n LIMIT $1) AS counted`)
+	anyLeasedQuery = db.SQL(`SELECT lease FROM delivery WHERE lease > 0 ORDER BY lease LIMIT 1`)
 )
 
 // ReadBacklog counts the waiting and the held deliveries, each up to maxCount.

@@ -22,13 +22,13 @@ var (
 	// conditions that an index covers, PostgreSQL may search all waiting rows again. The same holds
 	// wherever a statement changes some of many rows; TestExplain checks it.
 	claimQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT message, n FROM delivery
-			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $2 AND due_at <= $3
+			WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $2 AND due_at <= $3
 			ORDER BY due_at LIMIT $4 {skip_locked})
-		UPDATE delivery SET tenure = $1 WHERE (message, n) IN (SELECT message, n FROM due)
+		UPDATE delivery SET lease = $1 WHERE (message, n) IN (SELECT message, n FROM due)
 		RETURNING message, n, account, recipient, kind, state, due_at, expires_at, attempts, sequence,
-			code, enhanced, reply, remote, notify, orcpt, offers`)
+			code, enhanced, reply, remote_host, notify, orcpt, offers_unsubscribe`)
 	promoteQuery = db.SQL(`UPDATE delivery SET state = 'queued', sequence = $4, updated_at = $5
-		WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $6 AND state = 'scheduled'`)
+		WHERE message = $1 AND n = $2 AND lease = $3 AND sequence = $6 AND state = 'scheduled'`)
 )
 
 // refill schedules a claim of the destination's waiting rows, once half of its share is free.
@@ -82,7 +82,7 @@ func (q *Queue) startClaims() {
 }
 
 // errLeaseExpired means that the node's lease expired before the claim.
-var errLeaseExpired = errors.New("the node's tenure has ended meanwhile")
+var errLeaseExpired = errors.New("the node's lease has expired")
 
 // pendingClaim is a running claim. Its slots are reserved.
 type pendingClaim struct {

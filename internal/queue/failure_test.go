@@ -274,8 +274,8 @@ func TestOutcomeUnknown(t *testing.T) {
 }
 
 var (
-	wasDeferred = db.SQL(`UPDATE delivery SET state = 'deferred', attempts = 1, sequence = sequence + 1, tenure = NULL WHERE message = $1`)
-	wasTried    = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
+	wasDeferred = db.SQL(`UPDATE delivery SET state = 'deferred', attempts = 1, sequence = sequence + 1, lease = NULL WHERE message = $1`)
+	wasTried    = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, duration_us, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
 		SELECT message, n, 1, 1, 1, 'deferred', '', '', '', '', 0, '', '', '' FROM delivery WHERE message = $1`)
 )
 
@@ -452,13 +452,13 @@ func TestClaimAfterTheLease(t *testing.T) {
 		}
 		h.queue.ClaimAs(lease, "a.test")
 		if n := h.owned(); n != 0 {
-			t.Errorf("%d rows are in the name of a tenure that is forgotten", n)
+			t.Errorf("%d rows are in the name of a lease that is forgotten", n)
 		}
 		h.wantStates(m, "queued queued")
 	})
 }
 
 var (
-	endLease    = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
-	releaseRows = db.SQL(`UPDATE delivery SET tenure = NULL`)
+	endLease    = db.SQL(`UPDATE lease SET expires_at = 0 WHERE id = $1`)
+	releaseRows = db.SQL(`UPDATE delivery SET lease = NULL`)
 )

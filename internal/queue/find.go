@@ -12,8 +12,8 @@ import (
 const MaxDeliveriesOf = 20
 
 var (
-	deliveriesOfQuery = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
-			code, enhanced, reply, remote, updated_at, message
+	deliveriesOfQuery = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(lease, 0), hold > 0, attempts,
+			code, enhanced, reply, remote_host, updated_at, message
 		FROM delivery WHERE message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)
 		ORDER BY message, n`)
 	inStateOlderQuery = db.SQL(`SELECT DISTINCT message FROM delivery WHERE account = $1 AND state = $5 AND message > $2 AND message < $3
@@ -25,8 +25,8 @@ var (
 	// openMessagesQuery counts all open deliveries, and lists the messages of one account that are
 	// being sent or, unless $2, queued.
 	openMessagesQuery = db.SQL(`WITH waiting AS (SELECT message, account, state, FALSE AS sent FROM delivery
-			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT 5000),
-		held AS (SELECT message, account, state, TRUE AS sent FROM delivery WHERE tenure IS NOT NULL ORDER BY tenure, message, n LIMIT 5000),
+			WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT 5000),
+		held AS (SELECT message, account, state, TRUE AS sent FROM delivery WHERE lease IS NOT NULL ORDER BY lease, message, n LIMIT 5000),
 		found AS (SELECT message, account, state, sent FROM waiting UNION ALL SELECT message, account, state, sent FROM held)
 		SELECT CAST(0 AS BIGINT), COUNT(*) FROM found
 		UNION ALL SELECT message, CAST(0 AS BIGINT) FROM (SELECT DISTINCT message FROM found

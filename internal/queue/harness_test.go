@@ -376,7 +376,7 @@ func (h *fixture) drained(began chan string) {
 	}
 }
 
-var ownedRows = db.SQL(`SELECT COUNT(*) FROM delivery WHERE tenure IS NOT NULL`)
+var ownedRows = db.SQL(`SELECT COUNT(*) FROM delivery WHERE lease IS NOT NULL`)
 
 func (h *fixture) owned() (n int) {
 	h.t.Helper()

@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// A held delivery has tenure 0: no node leases it, its expiry is suspended, and it can still be
+// A held delivery has lease 0: no node leases it, its expiry is suspended, and it can still be
 // cancelled. A leased delivery is only marked (hold > 0), because only its node knows whether an
 // attempt is running. That node releases it, and the outcome of a running attempt counts. So no
 // attempt is lost, and an attempt of a held delivery begins at most within the second after the
@@ -106,22 +106,22 @@ func (s *activeHolds) deliveryHold(destination string, account db.ID) db.ID {
 }
 
 var (
-	leasedHeldQuery = db.SQL(`SELECT message, n FROM delivery WHERE tenure > 0 AND hold > 0 AND tenure = $1 ORDER BY message, n LIMIT $2`)
-	holdLeasedQuery = db.SQL(`UPDATE delivery SET tenure = 0, hold = $4, held_at = $5 WHERE message = $1 AND n = $2 AND tenure = $3
+	leasedHeldQuery = db.SQL(`SELECT message, n FROM delivery WHERE lease > 0 AND hold > 0 AND lease = $1 ORDER BY message, n LIMIT $2`)
+	holdLeasedQuery = db.SQL(`UPDATE delivery SET lease = 0, hold = $4, held_at = $5 WHERE message = $1 AND n = $2 AND lease = $3
 		AND state IN ('scheduled', 'queued', 'deferred')`)
 	holdWaitingQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT message, n FROM delivery
-			WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1
+			WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination = $1
 			ORDER BY due_at LIMIT $2 {skip_locked})
-		UPDATE delivery SET tenure = 0, hold = $3, held_at = $4 WHERE (message, n) IN (SELECT message, n FROM due)`)
-	nextHoldQuery = db.SQL(`SELECT hold FROM delivery WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold > $1 ORDER BY hold LIMIT 1`)
+		UPDATE delivery SET lease = 0, hold = $3, held_at = $4 WHERE (message, n) IN (SELECT message, n FROM due)`)
+	nextHoldQuery = db.SQL(`SELECT hold FROM delivery WHERE lease = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold > $1 ORDER BY hold LIMIT 1`)
 	// The + 0 keeps the outer query from using an index, see claimQuery.
-	releaseHoldQuery = db.SQL(`UPDATE delivery SET tenure = NULL, hold = 0, expires_at = expires_at + CASE
+	releaseHoldQuery = db.SQL(`UPDATE delivery SET lease = NULL, hold = 0, expires_at = expires_at + CASE
 			WHEN state <> 'scheduled' OR due_at <= held_at THEN CASE WHEN held_at < $2 THEN $2 - held_at ELSE 0 END
 			WHEN due_at < $2 THEN $2 - due_at ELSE 0 END
 		WHERE (message, n) IN (SELECT message, n FROM delivery
-			WHERE tenure = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold = $1 ORDER BY message, n LIMIT $3)
-		AND tenure + 0 = 0 AND hold + 0 = $1`)
-	retryRequestsQuery = db.SQL(`SELECT destination, at FROM queue_nudge WHERE at > $1 ORDER BY at DESC LIMIT $2`)
+			WHERE lease = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold = $1 ORDER BY message, n LIMIT $3)
+		AND lease + 0 = 0 AND hold + 0 = $1`)
+	retryRequestsQuery = db.SQL(`SELECT destination, at FROM retry_request WHERE at > $1 ORDER BY at DESC LIMIT $2`)
 )
 
 const (

@@ -96,25 +96,25 @@ func (q *Queue) newNotice(d *Delivery, v outcomeRecord) *Notice {
 }
 
 var (
-	insertNoticeQuery = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote,
+	insertNoticeQuery = db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote_host,
 			next_at, expires_at, at, due_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $13)`)
 	deleteNoticeQuery   = db.SQL(`DELETE FROM notice WHERE id = $1`)
 	postponeNoticeQuery = db.SQL(`UPDATE notice SET due_at = $2 WHERE id = $1`)
 	dueNoticesQuery     = db.SQL(`SELECT message FROM notice WHERE due_at <= $1 ORDER BY due_at LIMIT $2`)
-	messageNoticesQuery = db.SQL(`SELECT id, message, n, action, recipient, orcpt, code, enhanced, reply, remote, next_at, expires_at, at
+	messageNoticesQuery = db.SQL(`SELECT id, message, n, action, recipient, orcpt, code, enhanced, reply, remote_host, next_at, expires_at, at
 		FROM notice WHERE message = $1 ORDER BY n, id`)
-	countLeasedQuery = db.SQL(`SELECT COUNT(*) FROM delivery WHERE message = $1 AND tenure > 0
+	countLeasedQuery = db.SQL(`SELECT COUNT(*) FROM delivery WHERE message = $1 AND lease > 0
 		AND state IN ('scheduled', 'queued', 'deferred')`)
-	anyDelayedQuery = db.SQL(`SELECT late_at FROM delivery
-		WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1 LIMIT 1`)
+	anyDelayedQuery = db.SQL(`SELECT delay_report_at FROM delivery
+		WHERE lease IS NULL AND delay_report_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND delay_report_at <= $1 LIMIT 1`)
 	// The query skips leased deliveries. A later call handles them after their release, if they are
 	// still late.
 	takeDelayedQuery = db.SQL(`WITH late AS MATERIALIZED (SELECT message, n FROM delivery
-			WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND late_at <= $1
-			ORDER BY late_at LIMIT $2 {skip_locked})
-		UPDATE delivery SET late_at = 0 WHERE (message, n) IN (SELECT message, n FROM late)
-		RETURNING message, n, recipient, orcpt, code, enhanced, reply, remote, due_at, expires_at`)
+			WHERE lease IS NULL AND delay_report_at > 0 AND state IN ('scheduled', 'queued', 'deferred') AND delay_report_at <= $1
+			ORDER BY delay_report_at LIMIT $2 {skip_locked})
+		UPDATE delivery SET delay_report_at = 0 WHERE (message, n) IN (SELECT message, n FROM late)
+		RETURNING message, n, recipient, orcpt, code, enhanced, reply, remote_host, due_at, expires_at`)
 )
 
 func (n *Notice) insertStatement() db.Statement {

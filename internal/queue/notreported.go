@@ -16,7 +16,7 @@ const ReasonNotReported = "not_reported"
 
 // An outcome that meets the new sequence is renumbered (reloadSequence), as with unsubscribedQuery.
 var notReportedQuery = db.SQL(`UPDATE delivery SET sequence = sequence + 1 WHERE message = $1 AND n = $2
-	RETURNING recipient, state, attempts, sequence, code, enhanced, reply, remote`)
+	RETURNING recipient, state, attempts, sequence, code, enhanced, reply, remote_host`)
 
 // FailNotices deletes notices that can't be reported. For each of their deliveries it records a
 // delivery_status event with the current state and ReasonNotReported.

@@ -25,22 +25,22 @@ const (
 
 var (
 	recipientNumbersQuery = db.SQL(`SELECT n FROM delivery WHERE message = $1 ORDER BY n`)
-	finishQuery           = db.SQL(`UPDATE delivery SET state = $3, tenure = NULL, hold = 0, sequence = sequence + 1,
+	finishQuery           = db.SQL(`UPDATE delivery SET state = $3, lease = NULL, hold = 0, sequence = sequence + 1,
 			reply = CASE WHEN $4 = '' THEN reply ELSE $4 END, updated_at = $5
 		WHERE message = $1 AND n = $2 AND state IN ('scheduled', 'queued', 'deferred')
 		RETURNING ` + changedColumns)
-	requeueFailedQuery = db.SQL(`UPDATE delivery SET state = 'queued', due_at = $3, sequence = sequence + 1, updated_at = $3, late_at = 0,
+	requeueFailedQuery = db.SQL(`UPDATE delivery SET state = 'queued', due_at = $3, sequence = sequence + 1, updated_at = $3, delay_report_at = 0,
 			expires_at = CASE WHEN expires_at <= $3 THEN $4 ELSE expires_at END
 		WHERE message = $1 AND n = $2 AND state = 'failed' AND (attempts < $5 OR updated_at <= $6)
 		RETURNING ` + changedColumns)
 	retryNowQuery = db.SQL(`UPDATE delivery SET due_at = $3
-		WHERE message = $1 AND n = $2 AND state = 'deferred' AND (tenure IS NULL OR tenure = 0) AND (attempts < $4 OR updated_at <= $5)
+		WHERE message = $1 AND n = $2 AND state = 'deferred' AND (lease IS NULL OR lease = 0) AND (attempts < $4 OR updated_at <= $5)
 		RETURNING ` + changedColumns)
-	retryableQuery = db.SQL(`SELECT updated_at FROM delivery WHERE message = $1 AND (state = 'failed' OR state = 'deferred' AND (tenure IS NULL OR tenure = 0))
+	retryableQuery = db.SQL(`SELECT updated_at FROM delivery WHERE message = $1 AND (state = 'failed' OR state = 'deferred' AND (lease IS NULL OR lease = 0))
 		ORDER BY updated_at LIMIT 1`)
 	rescheduleQuery = db.SQL(`UPDATE delivery SET due_at = $2, expires_at = $3, updated_at = $4,
-			late_at = CASE WHEN late_at > 0 THEN $2 + (late_at - due_at) ELSE 0 END
-		WHERE message = $1 AND state = 'scheduled' AND (tenure IS NULL OR tenure = 0)`)
+			delay_report_at = CASE WHEN delay_report_at > 0 THEN $2 + (delay_report_at - due_at) ELSE 0 END
+		WHERE message = $1 AND state = 'scheduled' AND (lease IS NULL OR lease = 0)`)
 )
 
 // Cancel ends the scheduled, queued and deferred deliveries of a message as cancelled, and returns

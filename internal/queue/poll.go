@@ -18,9 +18,9 @@ const (
 
 var (
 	firstDueQuery = db.SQL(`SELECT destination, due_at FROM delivery
-		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT $1`)
+		WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred') ORDER BY due_at LIMIT $1`)
 	nextDestinationQuery = db.SQL(`SELECT destination, due_at FROM delivery
-		WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination > $1
+		WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred') AND destination > $1
 		ORDER BY destination, due_at LIMIT 1`)
 )
 

@@ -71,7 +71,7 @@ func (q *Queue) checkDelivery(ctx context.Context, d *Delivery, now time.Time) b
 	return true
 }
 
-var leasedRowQuery = db.SQL(`SELECT state, hold > 0 FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
+var leasedRowQuery = db.SQL(`SELECT state, hold > 0 FROM delivery WHERE message = $1 AND n = $2 AND lease = $3 AND lease IS NOT NULL
 	AND state IN ('scheduled', 'queued', 'deferred')`)
 
 // leasedRow reports whether this node still has the lease of a delivery that is not final, and

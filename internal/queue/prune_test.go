@@ -15,9 +15,9 @@ import (
 
 var (
 	plantDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
-			tenure, attempts, sequence, code, enhanced, reply, remote, updated_at)
+			lease, attempts, sequence, code, enhanced, reply, remote_host, updated_at)
 		VALUES ($1, $2, 1, 'a@b.test', 'to', 'b.test', $3, 0, 0, NULL, 0, 0, 0, '', '', '', $4)`)
-	plantAttempt = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
+	plantAttempt = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, duration_us, outcome, host, ip, tls, stage, code, enhanced, reply, transcript)
 		VALUES ($1, $2, $3, 0, 0, '', '', '', '', '', 0, '', '', '')`)
 	leftAttempts = db.SQL(`SELECT message, n, attempt FROM attempt`)
 )

@@ -45,21 +45,21 @@ type Attempt struct {
 }
 
 var (
-	deliveriesQuery = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(tenure, 0), hold > 0, attempts,
-			code, enhanced, reply, remote, updated_at, message
+	deliveriesQuery = db.SQL(`SELECT n, recipient, kind, state, due_at, expires_at, COALESCE(lease, 0), hold > 0, attempts,
+			code, enhanced, reply, remote_host, updated_at, message
 		FROM delivery WHERE message = $1 ORDER BY n`)
 	// The query returns the last 100 attempts of each delivery: a customer who retries all the time
 	// can make any number. Their latest transcripts share 6.4 MB, in equal parts per delivery,
 	// which is at least one transcript: a remote host may fill all of them. CROSS makes SQLite, and
 	// + 0 makes PostgreSQL, look up attempts by key. Otherwise both read all attempts of the
 	// message, PostgreSQL once per delivery.
-	attemptsQuery = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.micros, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply,
+	attemptsQuery = db.SQL(`SELECT a.n, a.attempt, a.started_at, a.duration_us, a.outcome, a.host, a.ip, a.tls, a.stage, a.code, a.enhanced, a.reply,
 			CASE WHEN SUM(LENGTH(a.transcript)) OVER (PARTITION BY a.n ORDER BY a.attempt DESC) <= 6553600 / (SELECT COUNT(*) FROM delivery WHERE message = $1)
 				THEN a.transcript ELSE '' END
 		FROM delivery AS d CROSS JOIN attempt AS a
 		WHERE d.message = $1 AND a.message = d.message + 0 AND a.n = d.n AND a.attempt > d.attempts - 100
 		UNION ALL
-		SELECT n, 0, at, 0, outcome, remote, '', '', stage, code, enhanced, reply, ''
+		SELECT n, 0, at, 0, outcome, remote_host, '', '', stage, code, enhanced, reply, ''
 		FROM remark WHERE message = $1
 		ORDER BY 1, 3, 2`)
 )

@@ -26,14 +26,14 @@ const (
 const maxRemarks = 20
 
 // The lock keeps the delivery from being deleted (LockFinal) before the commit.
-var insertRemarkQuery = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
+var insertRemarkQuery = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote_host)
 	SELECT message, n, $3, $4, $5, $6, $7, $8, $9, $10 FROM delivery
 	WHERE message = $1 AND n = $2 AND (SELECT COUNT(*) FROM remark WHERE message = $1 AND n = $2) < $11 {for_update}
 	ON CONFLICT DO NOTHING`)
 
 // insertTransitionQuery is for remarks that change the state. There is one per kind, and maxRemarks
 // does not apply.
-var insertTransitionQuery = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote)
+var insertTransitionQuery = db.SQL(`INSERT INTO remark (message, n, mark, at, outcome, stage, code, enhanced, reply, remote_host)
 	VALUES ($1, $2, $3, $4, $5, $3, $6, $7, $8, $9) ON CONFLICT DO NOTHING`)
 
 // AddRemark adds to a delivery's timeline a later report that changes nothing. stage is StageDelay

@@ -38,13 +38,13 @@ func (r Report) diagnostic() string {
 }
 
 // changedColumns are the columns of a changed delivery that its events need.
-const changedColumns = `account, recipient, destination, attempts, sequence, code, enhanced, reply, remote`
+const changedColumns = `account, recipient, destination, attempts, sequence, code, enhanced, reply, remote_host`
 
 var (
 	// Only an attempt discloses the return path. A queued delivery without a lease was therefore in
 	// an attempt whose lease has expired.
-	bounceQuery = db.SQL(`UPDATE delivery SET state = 'bounced', tenure = NULL, hold = 0, sequence = sequence + 2,
-			code = $3, enhanced = $4, reply = $5, remote = $6, updated_at = $7
+	bounceQuery = db.SQL(`UPDATE delivery SET state = 'bounced', lease = NULL, hold = 0, sequence = sequence + 2,
+			code = $3, enhanced = $4, reply = $5, remote_host = $6, updated_at = $7
 		WHERE message = $1 AND n = $2 AND state IN ('queued', 'deferred', 'delivered')
 		RETURNING ` + changedColumns)
 	complaintQuery = db.SQL(`UPDATE delivery SET state = 'complained', sequence = sequence + 2, updated_at = $3

@@ -57,7 +57,7 @@ type reservedDelivery struct {
 }
 
 var insertDeliveryQuery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
-		tenure, attempts, sequence, code, enhanced, reply, remote, updated_at, notify, orcpt, late_at, offers, hold, held_at)
+		lease, attempts, sequence, code, enhanced, reply, remote_host, updated_at, notify, orcpt, delay_report_at, offers_unsubscribe, hold, held_at)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 0, $11, 0, '', $13, '', $12, $14, $15, $16, $17, $18, $12)`)
 
 // Reserve reserves slots for a message's deliveries. It does no I/O.

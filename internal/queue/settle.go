@@ -37,11 +37,11 @@ const (
 var errSuperseded = errors.New("the delivery is no longer in hand")
 
 var (
-	settleQuery = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, tenure = CASE WHEN hold > 0 AND $4 = 'deferred' THEN 0 ELSE NULL END,
+	settleQuery = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, lease = CASE WHEN hold > 0 AND $4 = 'deferred' THEN 0 ELSE NULL END,
 			hold = CASE WHEN $4 = 'deferred' THEN hold ELSE 0 END, attempts = $6, sequence = $7,
-			code = $8, enhanced = $9, reply = $10, remote = $11, updated_at = $12
-		WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $13 AND state IN ('scheduled', 'queued', 'deferred')`)
-	insertAttemptQuery = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, micros, outcome, host, ip, tls, stage,
+			code = $8, enhanced = $9, reply = $10, remote_host = $11, updated_at = $12
+		WHERE message = $1 AND n = $2 AND lease = $3 AND sequence = $13 AND state IN ('scheduled', 'queued', 'deferred')`)
+	insertAttemptQuery = db.SQL(`INSERT INTO attempt (message, n, attempt, started_at, duration_us, outcome, host, ip, tls, stage,
 			code, enhanced, reply, transcript)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
 )
@@ -163,7 +163,7 @@ func (q *Queue) commitOutcome(d *Delivery, v outcomeRecord) {
 
 // If attempts differ, the outcome itself was committed without this node's knowledge, and the
 // delivery has been leased again.
-var sequenceQuery = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND n = $2 AND tenure = $3 AND tenure IS NOT NULL
+var sequenceQuery = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND n = $2 AND lease = $3 AND lease IS NOT NULL
 	AND state IN ('scheduled', 'queued', 'deferred') AND attempts = $4`)
 
 // reloadSequence reports whether an outcome was rejected only because another event of the

@@ -24,8 +24,8 @@ func (q *Queue) suppressStatement(s *statusData, n int, why suppression.Reason, 
 
 // suppressScheduledQuery ends a scheduled delivery whose recipient was added to the list since it
 // was accepted.
-var suppressScheduledQuery = db.SQL(`UPDATE delivery SET state = 'suppressed', tenure = NULL, hold = 0, sequence = $4, updated_at = $5, reply = $6
-	WHERE message = $1 AND n = $2 AND tenure = $3 AND sequence = $7 AND state = 'scheduled'`)
+var suppressScheduledQuery = db.SQL(`UPDATE delivery SET state = 'suppressed', lease = NULL, hold = 0, sequence = $4, updated_at = $5, reply = $6
+	WHERE message = $1 AND n = $2 AND lease = $3 AND sequence = $7 AND state = 'scheduled'`)
 
 // suppressionReason returns the reason why the recipient of a due scheduled delivery gets nothing;
 // "" if it is sent. Up to 30 days pass between a send and its due time: recipients who complain or

@@ -24,12 +24,12 @@ const (
 
 var (
 	// The + 0 keeps the outer query from using an index, see claimQuery.
-	releaseLeaseQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE (message, n) IN (
-			SELECT message, n FROM delivery WHERE tenure IS NOT NULL AND tenure = $1 ORDER BY message, n LIMIT $2)
-		AND tenure + 0 = $1`)
-	leasedKeysQuery = db.SQL(`SELECT message, n FROM delivery WHERE tenure IS NOT NULL AND tenure = $1
+	releaseLeaseQuery = db.SQL(`UPDATE delivery SET lease = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE (message, n) IN (
+			SELECT message, n FROM delivery WHERE lease IS NOT NULL AND lease = $1 ORDER BY message, n LIMIT $2)
+		AND lease + 0 = $1`)
+	leasedKeysQuery = db.SQL(`SELECT message, n FROM delivery WHERE lease IS NOT NULL AND lease = $1
 		AND (message, n) > ($2, $3) ORDER BY message, n LIMIT $4`)
-	releaseOneQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE message = $1 AND n = $2 AND tenure = $3`)
+	releaseOneQuery = db.SQL(`UPDATE delivery SET lease = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE message = $1 AND n = $2 AND lease = $3`)
 )
 
 // takeOver releases the deliveries of expired leases, also of this node's earlier ones.

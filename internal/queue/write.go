@@ -55,10 +55,10 @@ func (q *Queue) retryWrite(try func(ctx context.Context) error) error {
 }
 
 var (
-	releaseQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4
-		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
-	releaseWithReplyQuery = db.SQL(`UPDATE delivery SET tenure = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4, code = $5, enhanced = $6, reply = $7, remote = $8
-		WHERE message = $1 AND n = $2 AND tenure = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
+	releaseQuery = db.SQL(`UPDATE delivery SET lease = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4
+		WHERE message = $1 AND n = $2 AND lease = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
+	releaseWithReplyQuery = db.SQL(`UPDATE delivery SET lease = CASE WHEN hold > 0 THEN 0 ELSE NULL END, due_at = $4, code = $5, enhanced = $6, reply = $7, remote_host = $8
+		WHERE message = $1 AND n = $2 AND lease = $3 AND state IN ('scheduled', 'queued', 'deferred')`)
 )
 
 // release returns untried deliveries to their rows, due at a time, or as before if that is zero.

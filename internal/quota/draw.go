@@ -23,14 +23,14 @@ const (
 
 // The extra is granted only as a whole, while plenty remains, and not across the warning mark: so
 // drawn quota counts as used at the warning.
-var drawBlockQuery = db.SQL(`INSERT INTO limit_window (account, key, name, starts_at, drawn, block, warned)
+var drawBlockQuery = db.SQL(`INSERT INTO quota_window (account, key, name, starts_at, used, block, warned)
 	VALUES ($1, $2, $3, $4, CAST($5 AS BIGINT) + $6, $5 + $6, CASE WHEN $5 >= CAST($8 AS BIGINT) THEN CAST($9 AS BIGINT) ELSE 0 END)
 	ON CONFLICT (account, key, name, starts_at) DO UPDATE SET
-		block = $5 + CASE WHEN $7 - limit_window.drawn - $5 >= 32 * $6 AND (limit_window.drawn + $5 + $6 < $8 OR limit_window.drawn + $5 >= $8) THEN $6 ELSE 0 END,
-		drawn = limit_window.drawn + $5 + CASE WHEN $7 - limit_window.drawn - $5 >= 32 * $6 AND (limit_window.drawn + $5 + $6 < $8 OR limit_window.drawn + $5 >= $8) THEN $6 ELSE 0 END,
-		warned = CASE WHEN limit_window.warned = 0 AND limit_window.drawn + $5 >= $8 THEN $9 ELSE limit_window.warned END
-	WHERE limit_window.drawn + $5 <= $7
-	RETURNING drawn, block, warned`)
+		block = $5 + CASE WHEN $7 - quota_window.used - $5 >= 32 * $6 AND (quota_window.used + $5 + $6 < $8 OR quota_window.used + $5 >= $8) THEN $6 ELSE 0 END,
+		used = quota_window.used + $5 + CASE WHEN $7 - quota_window.used - $5 >= 32 * $6 AND (quota_window.used + $5 + $6 < $8 OR quota_window.used + $5 >= $8) THEN $6 ELSE 0 END,
+		warned = CASE WHEN quota_window.warned = 0 AND quota_window.used + $5 >= $8 THEN $9 ELSE quota_window.warned END
+	WHERE quota_window.used + $5 <= $7
+	RETURNING used, block, warned`)
 
 // warnAt returns the usage at which the account is warned: 80 % of the limit.
 func (c *counter) warnAt() int64 {
@@ -147,7 +147,7 @@ func (l *Limiter) drawBlocks(ctx context.Context, id db.ID, lacks []*counter, gr
 	return err
 }
 
-var dropWindowsQuery = db.SQL(`DELETE FROM limit_window WHERE account = $1 AND starts_at < $2`)
+var dropWindowsQuery = db.SQL(`DELETE FROM quota_window WHERE account = $1 AND starts_at < $2`)
 
 // checkGranted returns the error of a draw that was not granted, and reads the current usage.
 func (l *Limiter) checkGranted(ctx context.Context, a *accountState, w Consumer, lacks []*counter, granted []block, now time.Time) error {

@@ -83,8 +83,8 @@ type unspentBlock struct {
 	n     int64
 }
 
-var returnBlockQuery = db.SQL(`UPDATE limit_window SET drawn = drawn - $5
-	WHERE account = $1 AND key = $2 AND name = $3 AND starts_at = $4 AND drawn >= $5`)
+var returnBlockQuery = db.SQL(`UPDATE quota_window SET used = used - $5
+	WHERE account = $1 AND key = $2 AND name = $3 AND starts_at = $4 AND used >= $5`)
 
 // returnConcurrency is how many accounts' blocks are returned concurrently, to share commits.
 const returnConcurrency = 64

@@ -22,18 +22,18 @@ const (
 const MaxValue = 1_000_000_000_000
 
 var (
-	overridesQuery    = db.SQL(`SELECT requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day, storage_mb FROM limit_account WHERE account = $1`)
-	setOverridesQuery = db.SQL(`INSERT INTO limit_account (account, requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day, storage_mb)
+	overridesQuery    = db.SQL(`SELECT requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day, storage_mb FROM quota_account WHERE account = $1`)
+	setOverridesQuery = db.SQL(`INSERT INTO quota_account (account, requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day, storage_mb)
 		VALUES ($1, CASE WHEN CAST($2 AS BIGINT) = -2 THEN -1 ELSE $2 END, CASE WHEN CAST($3 AS BIGINT) = -2 THEN -1 ELSE $3 END,
 			CASE WHEN CAST($4 AS BIGINT) = -2 THEN -1 ELSE $4 END, CASE WHEN CAST($5 AS BIGINT) = -2 THEN -1 ELSE $5 END,
 			CASE WHEN CAST($6 AS BIGINT) = -2 THEN -1 ELSE $6 END, CASE WHEN CAST($7 AS BIGINT) = -2 THEN -1 ELSE $7 END)
 		ON CONFLICT (account) DO UPDATE SET
-			requests_per_second = CASE WHEN $2 = -2 THEN limit_account.requests_per_second ELSE excluded.requests_per_second END,
-			burst = CASE WHEN $3 = -2 THEN limit_account.burst ELSE excluded.burst END,
-			sends_per_hour = CASE WHEN $4 = -2 THEN limit_account.sends_per_hour ELSE excluded.sends_per_hour END,
-			sends_per_day = CASE WHEN $5 = -2 THEN limit_account.sends_per_day ELSE excluded.sends_per_day END,
-			recipients_per_day = CASE WHEN $6 = -2 THEN limit_account.recipients_per_day ELSE excluded.recipients_per_day END,
-			storage_mb = CASE WHEN $7 = -2 THEN limit_account.storage_mb ELSE excluded.storage_mb END`)
+			requests_per_second = CASE WHEN $2 = -2 THEN quota_account.requests_per_second ELSE excluded.requests_per_second END,
+			burst = CASE WHEN $3 = -2 THEN quota_account.burst ELSE excluded.burst END,
+			sends_per_hour = CASE WHEN $4 = -2 THEN quota_account.sends_per_hour ELSE excluded.sends_per_hour END,
+			sends_per_day = CASE WHEN $5 = -2 THEN quota_account.sends_per_day ELSE excluded.sends_per_day END,
+			recipients_per_day = CASE WHEN $6 = -2 THEN quota_account.recipients_per_day ELSE excluded.recipients_per_day END,
+			storage_mb = CASE WHEN $7 = -2 THEN quota_account.storage_mb ELSE excluded.storage_mb END`)
 )
 
 // fields returns pointers to the limits, in the order of the columns.

@@ -203,7 +203,7 @@ func TestWindows(t *testing.T) {
 	})
 }
 
-var windows = db.SQL(`SELECT COUNT(*) FROM limit_window WHERE account = $1`)
+var windows = db.SQL(`SELECT COUNT(*) FROM quota_window WHERE account = $1`)
 
 func TestAllOrNothing(t *testing.T) {
 	each(t, func(h *fixture) {

@@ -74,7 +74,7 @@ func (a *accountState) statuses(w Consumer, now time.Time) (gauges []Status, kno
 	return gauges, known
 }
 
-var windowsQuery = db.SQL(`SELECT key, name, starts_at, drawn FROM limit_window
+var windowsQuery = db.SQL(`SELECT key, name, starts_at, used FROM quota_window
 	WHERE account = $1 AND key IN (0, $2) AND starts_at >= $3`)
 
 // readWindows reads the usage of the limits that apply to a consumer.

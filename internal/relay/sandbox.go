@@ -134,7 +134,7 @@ func (l *sandboxConn) close() {
 	<-l.serverDone
 }
 
-var insertCapturedQuery = db.SQL(`INSERT INTO captured (id, account, domain, message, sender, recipients, blob, size, structure)
+var insertCapturedQuery = db.SQL(`INSERT INTO captured_message (id, account, domain, message, sender, recipients, blob, size, structure)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`)
 
 // Store stores a transaction and its message content for the outbox.

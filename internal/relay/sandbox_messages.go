@@ -27,15 +27,15 @@ type CapturedMessage struct {
 }
 
 var (
-	listCapturedQuery = db.PagedSQL(`SELECT id, message, sender, recipients, size, blob, structure FROM captured
+	listCapturedQuery = db.PagedSQL(`SELECT id, message, sender, recipients, size, blob, structure FROM captured_message
 		WHERE ($4 = '' OR domain = $4) AND {page account = $1}`)
-	getCapturedQuery = db.SQL(`SELECT id, message, sender, recipients, size, blob, structure FROM captured
+	getCapturedQuery = db.SQL(`SELECT id, message, sender, recipients, size, blob, structure FROM captured_message
 		WHERE id = $1 AND account = $2 AND ($3 = '' OR domain = $3)`)
-	capturedUpToQuery = db.SQL(`SELECT id, blob FROM captured
+	capturedUpToQuery = db.SQL(`SELECT id, blob FROM captured_message
 		WHERE account >= $1 AND account <= $1 AND ($2 = '' OR domain = $2) AND id <= $3 ORDER BY account DESC, id DESC LIMIT $4`)
-	pruneCutoffQuery    = db.SQL(`SELECT id FROM captured WHERE account >= $1 AND account <= $1 ORDER BY account DESC, id DESC LIMIT 1 OFFSET 1000`)
-	capturedExistsQuery = db.SQL(`SELECT id FROM captured WHERE id = $1`)
-	deleteCapturedQuery = db.SQL(`DELETE FROM captured WHERE id = $1`)
+	pruneCutoffQuery    = db.SQL(`SELECT id FROM captured_message WHERE account >= $1 AND account <= $1 ORDER BY account DESC, id DESC LIMIT 1 OFFSET 1000`)
+	capturedExistsQuery = db.SQL(`SELECT id FROM captured_message WHERE id = $1`)
+	deleteCapturedQuery = db.SQL(`DELETE FROM captured_message WHERE id = $1`)
 )
 
 // deleteBatchSize is how many captured messages are deleted in one commit.

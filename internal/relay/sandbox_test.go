@@ -21,8 +21,8 @@ import (
 )
 
 var (
-	spoilCaptured = db.SQL(`UPDATE captured SET structure = $1`)
-	loseCaptured  = db.SQL(`DELETE FROM blob WHERE id IN (SELECT blob FROM captured)`)
+	spoilCaptured = db.SQL(`UPDATE captured_message SET structure = $1`)
+	loseCaptured  = db.SQL(`DELETE FROM blob WHERE id IN (SELECT blob FROM captured_message)`)
 )
 
 func newCapture(t *testing.T, d *db.DB) *relay.Sandbox {
@@ -206,10 +206,10 @@ func TestCapturedOnce(t *testing.T) {
 			}
 		}
 		if d.Engine() == db.SQLite {
-			dbtest.Exec(t, d, db.SQL("CREATE TRIGGER stay BEFORE DELETE ON captured BEGIN SELECT RAISE(ABORT, 'stay'); END").With())
+			dbtest.Exec(t, d, db.SQL("CREATE TRIGGER stay BEFORE DELETE ON captured_message BEGIN SELECT RAISE(ABORT, 'stay'); END").With())
 		} else {
 			dbtest.Exec(t, d, db.SQL("CREATE FUNCTION stay() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''stay''; END'").With(),
-				db.SQL("CREATE TRIGGER stay BEFORE DELETE ON captured EXECUTE FUNCTION stay()").With())
+				db.SQL("CREATE TRIGGER stay BEFORE DELETE ON captured_message EXECUTE FUNCTION stay()").With())
 		}
 		for n := range 60 { // more than are captured between two checks
 			if err := keep(); err != nil {

@@ -21,7 +21,7 @@ import (
 
 var (
 	insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, '', 'active', 0)`)
-	insertDomain  = db.SQL(`INSERT INTO domain (id, account, name, status, held, token, receives, sends, aligned, records, checked_at,
+	insertDomain  = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
 		next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
 	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota,

@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-var taught = db.SQL(`SELECT spam, ham FROM spam_taught WHERE account = $1`)
+var taught = db.SQL(`SELECT spam, ham FROM spam_training_total WHERE account = $1`)
 
 var accountOfMailbox = db.SQL(`SELECT account FROM mailbox WHERE id = $1`)
 

@@ -11,7 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
-var leaseLeft = db.SQL(`SELECT MAX(expires_at) - {now} FROM tenure`)
+var leaseLeft = db.SQL(`SELECT MAX(expires_at) - {now} FROM lease`)
 
 // On SQLite the lease lasts longer than the longest commit of a client, for which a renewal waits.
 // Otherwise mail that is being sent would be sent again.

@@ -208,7 +208,7 @@ func TestLostDomainSendsNothing(t *testing.T) {
 		if _, err := s.Outbox.Prepare(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
-		lose := db.SQL(`UPDATE domain SET held = FALSE, status = 'failed' WHERE id = $1`)
+		lose := db.SQL(`UPDATE domain SET owned = FALSE, status = 'failed' WHERE id = $1`)
 		dbtest.Exec(t, s.DB, lose.With(s.Dev.Domain.ID))
 		s.Domains.Invalidate(s.Dev.Domain.ID)
 		if _, err := s.Outbox.Prepare(t.Context(), id); !fault.Is(err, fault.Denied) {

@@ -24,7 +24,7 @@ import (
 var (
 	answersOf = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE mailbox = $1`)
 	forwardOf = db.SQL(`SELECT COUNT(*) FROM outbound_message WHERE forwarded = $1`)
-	longAgo   = db.SQL(`UPDATE vacation_answer SET at = at - $2 WHERE mailbox = $1`)
+	longAgo   = db.SQL(`UPDATE vacation_reply SET at = at - $2 WHERE mailbox = $1`)
 )
 
 // count returns a query's count for a mailbox. It need not wait, as all effects of a message are in
@@ -482,7 +482,7 @@ func TestVacationFields(t *testing.T) {
 	}
 }
 
-var lockAnswers = db.SQL(`LOCK TABLE vacation_answer`)
+var lockAnswers = db.SQL(`LOCK TABLE vacation_reply`)
 
 // Deleting a mailbox while its vacation reply is prepared does not keep others from getting the
 // message.
@@ -517,7 +517,7 @@ func TestVacationOfWhoIsDeleted(t *testing.T) {
 				}
 				taken <- err
 			}()
-			if err := dbtest.AwaitBlocked(ctx, s.DB, tx, "SELECT%FROM vacation_answer%"); err != nil {
+			if err := dbtest.AwaitBlocked(ctx, s.DB, tx, "SELECT%FROM vacation_reply%"); err != nil {
 				return err
 			}
 			return c.DeleteMailbox(ctx, alice)

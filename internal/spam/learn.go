@@ -33,23 +33,23 @@ const (
 )
 
 var (
-	addTasksQuery = db.SQL(`INSERT INTO spam_task (message, account, spam)
+	addTasksQuery = db.SQL(`INSERT INTO spam_training_task (message, account, spam)
 		SELECT f.message, b.account, $5 FROM folder_message f JOIN mailbox b ON b.id = $1
 		WHERE f.folder = $2 AND f.uid BETWEEN $3 AND $4 GROUP BY f.message, b.account ORDER BY MIN(f.uid)
 		ON CONFLICT (message) DO UPDATE SET spam = excluded.spam`)
-	nextTaskQuery    = db.SQL(`SELECT message, account, spam FROM spam_task WHERE message > 0 ORDER BY message LIMIT 1`)
-	deleteTaskQuery  = db.SQL(`DELETE FROM spam_task WHERE message = $1 AND spam = $2`)
-	lessonQuery      = db.SQL(`SELECT spam FROM spam_lesson WHERE account = $1 AND mark = $2`)
-	addLessonQuery   = db.SQL(`INSERT INTO spam_lesson (account, mark, spam, day) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`)
-	flipLessonQuery  = db.SQL(`UPDATE spam_lesson SET spam = $3, day = $4 WHERE account = $1 AND mark = $2 AND spam <> $3`)
-	addTrainingQuery = db.SQL(`INSERT INTO spam_taught (account, spam, ham) VALUES ($1, $2, $3)
-		ON CONFLICT (account) DO UPDATE SET spam = spam_taught.spam + excluded.spam, ham = spam_taught.ham + excluded.ham`)
+	nextTaskQuery    = db.SQL(`SELECT message, account, spam FROM spam_training_task WHERE message > 0 ORDER BY message LIMIT 1`)
+	deleteTaskQuery  = db.SQL(`DELETE FROM spam_training_task WHERE message = $1 AND spam = $2`)
+	lessonQuery      = db.SQL(`SELECT spam FROM spam_trained_message WHERE account = $1 AND mark = $2`)
+	addLessonQuery   = db.SQL(`INSERT INTO spam_trained_message (account, mark, spam, day) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`)
+	flipLessonQuery  = db.SQL(`UPDATE spam_trained_message SET spam = $3, day = $4 WHERE account = $1 AND mark = $2 AND spam <> $3`)
+	addTrainingQuery = db.SQL(`INSERT INTO spam_training_total (account, spam, ham) VALUES ($1, $2, $3)
+		ON CONFLICT (account) DO UPDATE SET spam = spam_training_total.spam + excluded.spam, ham = spam_training_total.ham + excluded.ham`)
 	countTokenQuery = db.SQL(`INSERT INTO spam_token (account, token, spam, ham, day) VALUES ($1, $2, $3, $4, $5)
 		ON CONFLICT (account, token) DO UPDATE SET spam = spam_token.spam + excluded.spam, ham = spam_token.ham + excluded.ham, day = excluded.day`)
 	tokenTotalQuery   = db.SQL(`SELECT COUNT(*) FROM spam_token WHERE account = $1`)
 	forgetTokensQuery = db.SQL(`DELETE FROM spam_token WHERE account = $1 AND token IN (
 			SELECT token FROM spam_token WHERE account = $1 ORDER BY spam + ham, day LIMIT $2)`)
-	forgetLessonsQuery = db.SQL(`DELETE FROM spam_lesson WHERE account = $1 AND day < $2`)
+	forgetLessonsQuery = db.SQL(`DELETE FROM spam_trained_message WHERE account = $1 AND day < $2`)
 )
 
 // Learn adds training tasks when a user moves or copies messages. Messages moved into Junk are

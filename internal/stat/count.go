@@ -29,9 +29,9 @@ const (
 var (
 	uncountedQuery = db.SQL(`SELECT u.position, (SELECT COALESCE(MAX(position), u.position) FROM (SELECT position FROM event
 			WHERE position IS NOT NULL AND position > u.position ORDER BY position LIMIT 1000) AS next)
-		FROM stat_upto u WHERE u.id = 1`)
+		FROM stat_position u WHERE u.id = 1`)
 	// advanceQuery decides which of two nodes that read the same position counts.
-	advanceQuery = db.SQL(`UPDATE stat_upto SET position = $2 WHERE id = 1 AND position = $1 RETURNING id`)
+	advanceQuery = db.SQL(`UPDATE stat_position SET position = $2 WHERE id = 1 AND position = $1 RETURNING id`)
 	// countEventsQuery adds the events to the counts of their hour and day, for their domain and
 	// for all domains. It first sums them by hour and domain, which are few. It locks rows in key
 	// order, as all writers do.

@@ -119,7 +119,7 @@ var (
 			CASE WHEN status = 'suppressed' THEN 1 ELSE 0 END, CASE WHEN status = 'failed' THEN 1 ELSE 0 END,
 			CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END, CASE WHEN status = 'unsubscribed' THEN 1 ELSE 0 END,
 			CASE WHEN kind = 'inbound_email' THEN 1 ELSE 0 END FROM event
-		WHERE account = $1 AND (domain = $2 OR $2 = 0) AND position IS NOT NULL AND position > (SELECT position FROM stat_upto WHERE id = 1)
+		WHERE account = $1 AND (domain = $2 OR $2 = 0) AND position IS NOT NULL AND position > (SELECT position FROM stat_position WHERE id = 1)
 			AND created_at >= $4 AND created_at < $5 AND kind IN ('delivery_status', 'inbound_email')`)
 	acceptedCountsQuery = db.SQL(`SELECT period, messages, recipients FROM stat_accepted
 		WHERE account = $1 AND domain = $2 AND span = $3 AND period >= $4 AND period < $5 ORDER BY period`)

@@ -43,13 +43,13 @@ var (
 	setTOTPQuery            = db.SQL(`UPDATE dashboard_user SET totp = $2, totp_step = $3 WHERE id = $1 AND totp IS NULL`)
 	clearTOTPQuery          = db.SQL(`UPDATE dashboard_user SET totp = NULL, totp_step = 0 WHERE id = $1`)
 	consumeStepQuery        = db.SQL(`UPDATE dashboard_user SET totp_step = $2 WHERE id = $1 AND totp_step < $2`)
-	clearRecoveryQuery      = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1`)
-	addRecoveryQuery        = db.SQL(`INSERT INTO dashboard_recovery (person, hash) VALUES ($1, $2)`)
-	consumeRecoveryQuery    = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1 AND hash = $2`)
+	clearRecoveryQuery      = db.SQL(`DELETE FROM dashboard_recovery_code WHERE person = $1`)
+	addRecoveryQuery        = db.SQL(`INSERT INTO dashboard_recovery_code (person, hash) VALUES ($1, $2)`)
+	consumeRecoveryQuery    = db.SQL(`DELETE FROM dashboard_recovery_code WHERE person = $1 AND hash = $2`)
 	takeTryQuery            = db.SQL(`UPDATE dashboard_session SET tries = tries + 1 WHERE id = $1 AND tries < $2 RETURNING tries`)
 	resetTriesQuery         = db.SQL(`UPDATE dashboard_session SET tries = 0 WHERE id = $1`)
 	deleteTriedSessionQuery = db.SQL(`DELETE FROM dashboard_session WHERE id = $1 AND tries >= $2`)
-	countRecoveryQuery      = db.SQL(`SELECT COUNT(*) FROM dashboard_recovery WHERE person = $1`)
+	countRecoveryQuery      = db.SQL(`SELECT COUNT(*) FROM dashboard_recovery_code WHERE person = $1`)
 )
 
 // TOTPEnrolment is a second factor that is being set up. Nothing is stored until EnableTOTP.

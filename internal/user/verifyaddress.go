@@ -21,7 +21,7 @@ var (
 	takeOverQuery       = db.SQL(`UPDATE dashboard_user SET address = $2, name = $3, password = $4, verified_at = $5, totp = NULL, totp_step = 0
 		WHERE id = $1 AND verified_at = 0`)
 	setPasswordQuery             = db.SQL(`UPDATE dashboard_user SET password = $2, totp = CASE WHEN verified_at = 0 THEN NULL ELSE totp END WHERE id = $1`)
-	clearUnverifiedRecoveryQuery = db.SQL(`DELETE FROM dashboard_recovery WHERE person = $1 AND EXISTS (SELECT 1 FROM dashboard_user WHERE id = $1 AND verified_at = 0)`)
+	clearUnverifiedRecoveryQuery = db.SQL(`DELETE FROM dashboard_recovery_code WHERE person = $1 AND EXISTS (SELECT 1 FROM dashboard_user WHERE id = $1 AND verified_at = 0)`)
 	deleteResetLinksQuery        = db.SQL(`DELETE FROM dashboard_ticket WHERE account = 0 AND kind = 'reset' AND person = $1`)
 )
 

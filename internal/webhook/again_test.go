@@ -142,10 +142,10 @@ var (
 		SELECT CAST($1 AS BIGINT) + i * 4194304, i, $2, 'complaint', 0, '{}', CAST($3 AS BIGINT) + i * 1000, 0 FROM n`)
 	oneEvent       = db.SQL(`INSERT INTO event (id, position, account, kind, message, data, created_at, content) VALUES ($1, $2, $3, $4, 0, '{}', $5, 0)`)
 	manyDeliveries = db.SQL(`WITH RECURSIVE n (i) AS (SELECT CAST(1 AS BIGINT) UNION ALL SELECT i + 1 FROM n WHERE i < 100000)
-		INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+		INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, error, body, created_at, updated_at)
 		SELECT $1, i, 'bounce', 'delivered', 1, 1, 0, 200, '', '', 0, 0 FROM n`)
 	countAttempts = db.SQL(`SELECT COUNT(*) FROM webhook_attempt WHERE webhook = $1`)
-	countHooks    = db.SQL(`SELECT (SELECT COUNT(*) FROM webhook WHERE id = $1) + (SELECT COUNT(*) FROM webhook_lane WHERE webhook = $1)`)
+	countHooks    = db.SQL(`SELECT (SELECT COUNT(*) FROM webhook WHERE id = $1) + (SELECT COUNT(*) FROM webhook_dispatch WHERE webhook = $1)`)
 	dropEvents    = db.SQL(`DELETE FROM event`)
 )
 

@@ -11,7 +11,7 @@ import (
 // sequencer's batch size, so that it catches up with events that an older release numbered. The
 // events are read once, not once per webhook.
 const newEventsSQL = `WITH e AS MATERIALIZED (SELECT id, account, kind, domain, mailbox FROM event
-		WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_mark WHERE id = 1)
+		WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_position WHERE id = 1)
 			AND EXISTS (SELECT 1 FROM webhook WHERE status = 'enabled')
 		ORDER BY position LIMIT 1000)
 	`
@@ -24,19 +24,19 @@ const subscriptionSQL = `w.account = e.account AND (w.kinds = ' all ' OR w.kinds
 			OR e.mailbox > 0 AND w.mailboxes LIKE '% ' || e.mailbox || ' %')`
 
 var (
-	createDeliveriesQuery = db.SQL(newEventsSQL + `INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at, content)
+	createDeliveriesQuery = db.SQL(newEventsSQL + `INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, error, body, created_at, updated_at, content)
 		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $1, 0, '', '', $1, $1, w.content
 		FROM e CROSS JOIN webhook AS w WHERE w.status = 'enabled' AND ` + subscriptionSQL + `
 		ON CONFLICT (webhook, id) DO NOTHING`)
 	// A paused webhook stays paused. On PostgreSQL a webhook may change between the two statements,
 	// so the created deliveries decide.
-	wakeAllDispatchQuery = db.SQL(newEventsSQL + `UPDATE webhook_lane SET arrivals = arrivals + 1,
-			due_at = CASE WHEN due_at IS NULL OR due_at > $1 THEN CASE WHEN rest_until > $1 THEN rest_until ELSE $1 END ELSE due_at END
+	wakeAllDispatchQuery = db.SQL(newEventsSQL + `UPDATE webhook_dispatch SET arrivals = arrivals + 1,
+			due_at = CASE WHEN due_at IS NULL OR due_at > $1 THEN CASE WHEN paused_until > $1 THEN paused_until ELSE $1 END ELSE due_at END
 		WHERE webhook IN (SELECT w.id FROM e CROSS JOIN webhook AS w CROSS JOIN webhook_delivery AS d
 			WHERE w.account = e.account AND w.status = 'enabled' AND d.webhook = w.id AND d.id = e.id)
 		RETURNING webhook`)
-	advanceMarkQuery = db.SQL(`UPDATE webhook_mark SET position = COALESCE((SELECT MAX(position) FROM (SELECT position FROM event
-			WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_mark WHERE id = 1)
+	advanceMarkQuery = db.SQL(`UPDATE webhook_position SET position = COALESCE((SELECT MAX(position) FROM (SELECT position FROM event
+			WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_position WHERE id = 1)
 			ORDER BY position LIMIT 1000) AS e), position) WHERE id = 1`)
 )
 

@@ -59,7 +59,7 @@ type Attempt struct {
 // maxShownAttempts is the maximum of attempts shown per delivery, the last ones.
 const maxShownAttempts = 100
 
-const selectDelivery = `SELECT id, webhook, kind, state, attempts, due_at, code, trouble, body <> '', created_at, updated_at,
+const selectDelivery = `SELECT id, webhook, kind, state, attempts, due_at, code, error, body <> '', created_at, updated_at,
 		COALESCE((SELECT domain FROM event WHERE event.id = webhook_delivery.id), 0),
 		kind = 'inbound_email' AND COALESCE(content, TRUE) AND (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook) FROM webhook_delivery`
 
@@ -67,15 +67,15 @@ var (
 	deliveriesQuery        = db.PagedSQL(selectDelivery + ` WHERE {clustered page webhook = $1}`)
 	deliveriesByStateQuery = db.PagedSQL(selectDelivery + ` WHERE {clustered page webhook = $1, state = $4}`)
 	deliveryQuery          = db.SQL(selectDelivery + ` WHERE webhook = $1 AND id = $2`)
-	attemptsQuery          = db.SQL(`SELECT n, started_at, micros, headers, code, trouble, words, response, next_at
+	attemptsQuery          = db.SQL(`SELECT n, started_at, duration_us, headers, code, error, error_text, response, next_at
 		FROM webhook_attempt WHERE webhook = $1 AND id = $2 ORDER BY n DESC LIMIT $3`)
 	// A running attempt may settle the delivery before the new one begins.
 	redeliverQuery = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3,
 			content = (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
 		WHERE webhook = $1 AND id = $2`)
 	// wakeDispatchQuery makes a node claim the webhook, if none has it.
-	wakeDispatchQuery = db.SQL(`UPDATE webhook_lane SET arrivals = arrivals + 1,
-			due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN CASE WHEN rest_until > $2 THEN rest_until ELSE $2 END ELSE due_at END
+	wakeDispatchQuery = db.SQL(`UPDATE webhook_dispatch SET arrivals = arrivals + 1,
+			due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN CASE WHEN paused_until > $2 THEN paused_until ELSE $2 END ELSE due_at END
 		WHERE webhook = $1`)
 )
 

@@ -28,15 +28,15 @@ const (
 )
 
 var (
-	dispatchStateQuery = db.SQL(`SELECT l.arrivals, l.life, w.revision, w.account, w.status, w.url, w.secrets
-		FROM webhook_lane AS l JOIN webhook AS w ON w.id = l.webhook WHERE l.webhook = $1 AND l.tenure = $2`)
+	dispatchStateQuery = db.SQL(`SELECT l.arrivals, l.generation, w.revision, w.account, w.status, w.url, w.secrets
+		FROM webhook_dispatch AS l JOIN webhook AS w ON w.id = l.webhook WHERE l.webhook = $1 AND l.lease = $2`)
 	dueDeliveriesQuery = db.SQL(`SELECT id, kind, attempts, tries FROM webhook_delivery
 		WHERE webhook = $1 AND state = 'pending' AND due_at <= $2 ORDER BY due_at, id LIMIT $3`)
 	nextDueDeliveryQuery = db.SQL(`SELECT due_at FROM webhook_delivery
 		WHERE webhook = $1 AND state = 'pending' AND due_at > $2 ORDER BY due_at LIMIT 1`)
 	// A node releases a webhook only if it has seen all arrivals.
-	releaseIdleQuery = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = NULLIF(CAST($4 AS BIGINT), 0)
-		WHERE webhook = $1 AND tenure = $2 AND arrivals = $3`)
+	releaseIdleQuery = db.SQL(`UPDATE webhook_dispatch SET lease = NULL, due_at = NULLIF(CAST($4 AS BIGINT), 0)
+		WHERE webhook = $1 AND lease = $2 AND arrivals = $3`)
 )
 
 // windowDelivery is a delivery in a dispatcher's window.

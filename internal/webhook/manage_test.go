@@ -198,7 +198,7 @@ func TestDeletedDuringTest(t *testing.T) {
 			t.Fatal(err)
 		}
 		var left int
-		for _, table := range []string{"webhook", "webhook_lane", "webhook_delivery", "webhook_attempt"} {
+		for _, table := range []string{"webhook", "webhook_dispatch", "webhook_delivery", "webhook_attempt"} {
 			if err := h.db.One(t.Context(), db.SQL("SELECT COUNT(*) FROM "+table).With(), &left); err != nil || left > 0 {
 				t.Errorf("%d left in %s, %v", left, table, err)
 			}

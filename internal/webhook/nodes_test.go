@@ -16,8 +16,8 @@ import (
 )
 
 var (
-	endLease    = db.SQL(`UPDATE tenure SET expires_at = 0 WHERE id = $1`)
-	batcherFree = db.SQL(`SELECT COUNT(*) FROM webhook_lane WHERE tenure IS NULL`)
+	endLease    = db.SQL(`UPDATE lease SET expires_at = 0 WHERE id = $1`)
+	batcherFree = db.SQL(`SELECT COUNT(*) FROM webhook_dispatch WHERE lease IS NULL`)
 )
 
 // pair creates two nodes of one service: on PostgreSQL as two processes would.
@@ -196,7 +196,7 @@ func TestChangedWhileFollowed(t *testing.T) {
 			t.Fatalf("it was not changed: %v", is.Kinds)
 		}
 		due := 0
-		if err := h.db.One(t.Context(), db.SQL("SELECT COUNT(*) FROM webhook_lane WHERE due_at > 0").With(), &due); err != nil || due != 1 {
+		if err := h.db.One(t.Context(), db.SQL("SELECT COUNT(*) FROM webhook_dispatch WHERE due_at > 0").With(), &due); err != nil || due != 1 {
 			t.Fatalf("nobody comes for what waits: %d, %v", due, err)
 		}
 		h.run()

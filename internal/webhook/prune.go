@@ -28,7 +28,7 @@ var (
 	pruneAttemptsQuery  = db.SQL(`DELETE FROM webhook_attempt WHERE webhook = $1 AND id <= $2`)
 	deletedWebhookQuery = db.SQL(`SELECT id FROM webhook
 		WHERE status = 'deleted' AND (status_at < $1 OR EXISTS (SELECT 1 FROM webhook_delivery AS d WHERE d.webhook = webhook.id)) ORDER BY id LIMIT 1`)
-	purgeDispatchQuery = db.SQL(`DELETE FROM webhook_lane WHERE webhook = $1`)
+	purgeDispatchQuery = db.SQL(`DELETE FROM webhook_dispatch WHERE webhook = $1`)
 	purgeWebhookQuery  = db.SQL(`DELETE FROM webhook WHERE id = $1 AND status = 'deleted' AND status_at < $2`)
 )
 

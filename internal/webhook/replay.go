@@ -34,7 +34,7 @@ var (
 		{sqlite}account = $1 AND position > $2 ORDER BY position LIMIT 500
 		{postgres}(account, position) > ($1, $2) AND account <= $1 AND position IS NOT NULL ORDER BY account, position LIMIT 500
 		) AS next`)
-	replayEventsQuery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at, content)
+	replayEventsQuery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, error, body, created_at, updated_at, content)
 		SELECT w.id, e.id, e.kind, 'pending', 0, 0, $5, 0, '', '', $5, $5, w.content
 		FROM event AS e CROSS JOIN webhook AS w
 		WHERE w.id = $2 AND w.status = 'enabled' AND e.account = $1 AND e.position IS NOT NULL AND e.position > $3 AND e.position <= $4

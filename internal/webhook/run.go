@@ -24,17 +24,17 @@ const (
 )
 
 var (
-	nextDueQuery = db.SQL(`SELECT due_at FROM webhook_lane WHERE tenure IS NULL AND due_at IS NOT NULL ORDER BY due_at LIMIT 1`)
-	claimQuery   = db.SQL(`WITH due AS MATERIALIZED (SELECT webhook FROM webhook_lane
-			WHERE tenure IS NULL AND due_at IS NOT NULL AND due_at <= $2
-				AND EXISTS (SELECT 1 FROM tenure WHERE id = $1 AND expires_at > {now})
+	nextDueQuery = db.SQL(`SELECT due_at FROM webhook_dispatch WHERE lease IS NULL AND due_at IS NOT NULL ORDER BY due_at LIMIT 1`)
+	claimQuery   = db.SQL(`WITH due AS MATERIALIZED (SELECT webhook FROM webhook_dispatch
+			WHERE lease IS NULL AND due_at IS NOT NULL AND due_at <= $2
+				AND EXISTS (SELECT 1 FROM lease WHERE id = $1 AND expires_at > {now})
 			ORDER BY due_at LIMIT $3 {skip_locked})
-		UPDATE webhook_lane SET tenure = $1 WHERE webhook IN (SELECT webhook FROM due) AND tenure IS NULL
-		RETURNING webhook, failing_since, level, rest_until`)
-	releaseLeaseQuery = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = CASE WHEN rest_until > $2 THEN rest_until ELSE $2 END
-		WHERE tenure IS NOT NULL AND tenure = $1`)
-	releaseOneQuery = db.SQL(`UPDATE webhook_lane SET tenure = NULL, due_at = $3 WHERE webhook = $1 AND tenure = $2`)
-	leasedQuery     = db.SQL(`SELECT webhook FROM webhook_lane WHERE tenure IS NOT NULL AND tenure = $1`)
+		UPDATE webhook_dispatch SET lease = $1 WHERE webhook IN (SELECT webhook FROM due) AND lease IS NULL
+		RETURNING webhook, failing_since, level, paused_until`)
+	releaseLeaseQuery = db.SQL(`UPDATE webhook_dispatch SET lease = NULL, due_at = CASE WHEN paused_until > $2 THEN paused_until ELSE $2 END
+		WHERE lease IS NOT NULL AND lease = $1`)
+	releaseOneQuery = db.SQL(`UPDATE webhook_dispatch SET lease = NULL, due_at = $3 WHERE webhook = $1 AND lease = $2`)
+	leasedQuery     = db.SQL(`SELECT webhook FROM webhook_dispatch WHERE lease IS NOT NULL AND lease = $1`)
 )
 
 // Run delivers events until ctx ends: it claims webhooks with due deliveries, also those of expired

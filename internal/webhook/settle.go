@@ -29,13 +29,13 @@ type outcome struct {
 
 var (
 	settleDeliveryQuery = db.SQL(`UPDATE webhook_delivery SET state = $6, attempts = attempts + 1, tries = tries + 1, due_at = $7, code = $8,
-			trouble = $9, updated_at = $10
+			error = $9, updated_at = $10
 		WHERE webhook = $1 AND id = $2 AND state = 'pending' AND attempts = $4 AND tries = $5
-			AND EXISTS (SELECT 1 FROM webhook_lane WHERE webhook = $1 AND tenure = $3)`)
-	insertAttemptQuery = db.SQL(`INSERT INTO webhook_attempt (webhook, id, n, started_at, micros, headers, code, trouble, words, response, next_at)
+			AND EXISTS (SELECT 1 FROM webhook_dispatch WHERE webhook = $1 AND lease = $3)`)
+	insertAttemptQuery = db.SQL(`INSERT INTO webhook_attempt (webhook, id, n, started_at, duration_us, headers, code, error, error_text, response, next_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
-	updateCircuitQuery = db.SQL(`UPDATE webhook_lane SET failing_since = $4, level = $5, rest_until = $6
-		WHERE webhook = $1 AND tenure = $2 AND life = $3`)
+	updateCircuitQuery = db.SQL(`UPDATE webhook_dispatch SET failing_since = $4, level = $5, paused_until = $6
+		WHERE webhook = $1 AND lease = $2 AND generation = $3`)
 	disableWebhookQuery = db.SQL(`UPDATE webhook SET status = 'disabled', reason = $3, status_at = $4, revision = revision + 1
 		WHERE id = $1 AND revision = $2 AND status = 'enabled' RETURNING account`)
 )

@@ -18,7 +18,7 @@ import (
 
 var (
 	anAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'a@demo.test', 'x', 'active', 0)`)
-	aDelivery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+	aDelivery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, error, body, created_at, updated_at)
 		VALUES ($1, $2, 'bounce', 'pending', 0, 0, 1, 0, '', '', 1, 1)`)
 )
 

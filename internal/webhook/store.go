@@ -20,14 +20,14 @@ var (
 			secrets, old_until, revision, created_at, updated_at, content)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 1, $10, $10, $13
 		WHERE (SELECT COUNT(*) FROM webhook WHERE account = $2 AND status IN ('enabled', 'disabled')) < $12`)
-	insertDispatchQuery = db.SQL(`INSERT INTO webhook_lane (webhook, tenure, due_at, arrivals, life, failing_since, level, rest_until)
+	insertDispatchQuery = db.SQL(`INSERT INTO webhook_dispatch (webhook, lease, due_at, arrivals, generation, failing_since, level, paused_until)
 		VALUES ($1, NULL, NULL, 0, 1, 0, 0, 0)`)
 	webhookQuery = db.SQL(`SELECT w.id, w.account, w.url, w.description, w.kinds, w.domains, w.mailboxes, w.status, w.reason, w.status_at,
 			w.old_until, w.created_at, w.updated_at, l.failing_since, w.revision, w.content
-		FROM webhook AS w JOIN webhook_lane AS l ON l.webhook = w.id
+		FROM webhook AS w JOIN webhook_dispatch AS l ON l.webhook = w.id
 		WHERE w.id = $2 AND w.account = $1 AND w.status IN ('enabled', 'disabled')`)
 	webhooksQuery = db.PagedSQL(`SELECT id, account, url, description, kinds, domains, mailboxes, status, reason, status_at,
-			old_until, created_at, updated_at, (SELECT failing_since FROM webhook_lane WHERE webhook = webhook.id), revision, content
+			old_until, created_at, updated_at, (SELECT failing_since FROM webhook_dispatch WHERE webhook = webhook.id), revision, content
 		FROM webhook WHERE status IN ('enabled', 'disabled') AND {page account = $1}`)
 	updateWebhookQuery = db.SQL(`UPDATE webhook SET url = $3, description = $4, kinds = $5, domains = $6, mailboxes = $7,
 			status = $8, reason = $9, status_at = $10, content = $13, revision = revision + 1, updated_at = $11
@@ -41,7 +41,7 @@ var (
 	pendingOtherDomainQuery = db.SQL(`SELECT EXISTS (SELECT 1 FROM webhook_delivery AS d JOIN event AS e ON e.id = d.id
 		WHERE d.webhook = $1 AND d.state = 'pending' AND e.domain <> $2)`)
 	// Earlier failures say nothing about another URL, or about a webhook that was enabled again.
-	resetDispatchQuery = db.SQL(`UPDATE webhook_lane SET life = life + 1, failing_since = 0, level = 0, rest_until = 0,
+	resetDispatchQuery = db.SQL(`UPDATE webhook_dispatch SET generation = generation + 1, failing_since = 0, level = 0, paused_until = 0,
 			arrivals = arrivals + 1, due_at = $2
 		WHERE webhook = $1`)
 )

@@ -19,7 +19,7 @@ const maxTests, maxTestsPerAccount = 32, 4
 
 var (
 	settingsQuery   = db.SQL(`SELECT url, secrets FROM webhook WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled')`)
-	insertTestQuery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, trouble, body, created_at, updated_at)
+	insertTestQuery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, error, body, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, 1, 1, 0, $5, $6, $7, $8, $9)`)
 	errTooManyTests = fault.New(fault.RateLimited, "too_many_tests", "Many tests are being made at this moment. Try again in a few seconds.")
 )

@@ -19,7 +19,7 @@ CREATE TABLE node (
 -- A node has a tenure while it runs: the rows it works on carry its id.
 -- owner: db
 -- reads: webhook, migration, mailbox
-CREATE TABLE tenure (
+CREATE TABLE lease (
   id         {id},
   node       BIGINT NOT NULL REFERENCES node (id),
   holder     TEXT NOT NULL,    -- names the data folder, whose lock proves that a former process is gone
@@ -28,9 +28,9 @@ CREATE TABLE tenure (
 
 -- A leader job: work that one node does for all, such as numbering events.
 -- owner: db
-CREATE TABLE duty (
+CREATE TABLE leader_job (
   name       {text} NOT NULL PRIMARY KEY,
-  tenure     BIGINT NOT NULL,
+  lease     BIGINT NOT NULL,
   fence      BIGINT NOT NULL,  -- rises with every change of hands
   expires_at BIGINT NOT NULL
 );
@@ -79,7 +79,7 @@ CREATE TABLE domain (
   account          BIGINT NOT NULL REFERENCES account (id),
   name             {text} NOT NULL,      -- A-labels, lower case
   status           TEXT NOT NULL CHECK (status IN ('pending', 'verified', 'degraded', 'failed', 'suspended')),
-  held             BOOLEAN NOT NULL,   -- ownership is proven, and nobody else's
+  owned             BOOLEAN NOT NULL,   -- ownership is proven, and nobody else's
   token            TEXT NOT NULL,      -- what the OWNERSHIP record must say
   receives         BOOLEAN NOT NULL,   -- its MX was seen to be ours
   sends            BOOLEAN NOT NULL,   -- a DKIM key of ours was seen
@@ -106,7 +106,7 @@ CREATE TABLE domain (
   suspended_at BIGINT NOT NULL DEFAULT 0, -- 0: it is not
   UNIQUE (account, name)
 );
-CREATE UNIQUE INDEX domain_holder ON domain (name) WHERE held;
+CREATE UNIQUE INDEX domain_holder ON domain (name) WHERE owned;
 CREATE INDEX domain_account ON domain (account, id);
 CREATE INDEX domain_name ON domain (name);
 CREATE INDEX domain_check ON domain (next_check_at);
@@ -119,14 +119,14 @@ CREATE TABLE dkim_key (
   domain     BIGINT NOT NULL REFERENCES domain (id) ON DELETE CASCADE,
   selector   {text} NOT NULL,
   algorithm  {text} NOT NULL CHECK (algorithm IN ('rsa', 'ed25519')),
-  private    {blob} NOT NULL,          -- sealed
+  private_key    {blob} NOT NULL,          -- sealed
   record     TEXT NOT NULL,            -- the TXT value to publish
   seen       BOOLEAN NOT NULL,         -- in DNS, at the last check that got an answer
   created_at BIGINT NOT NULL,
   -- A DKIM key is published before it is used, and stays published for a while
   -- after another has taken its place.
   state TEXT NOT NULL DEFAULT 'active', -- pending, active, retiring, retired
-  given BOOLEAN NOT NULL DEFAULT FALSE, -- the customer's own
+  imported BOOLEAN NOT NULL DEFAULT FALSE, -- the customer's own
   active_at BIGINT NOT NULL DEFAULT 0, -- when it was first seen in DNS; 0 for never
   until_at BIGINT NOT NULL DEFAULT 0, -- retiring: until when; retired: since when
   UNIQUE (domain, selector)
@@ -153,7 +153,7 @@ CREATE TABLE mailbox (
   -- it is kept here then; and whether its vacation may answer now.
   forward_to TEXT NOT NULL DEFAULT '',
   keep_copy BOOLEAN NOT NULL DEFAULT TRUE,
-  answers BOOLEAN NOT NULL DEFAULT FALSE,
+  auto_reply BOOLEAN NOT NULL DEFAULT FALSE,
   -- How much a spam filter may say about mail to a mailbox: off, lenient, normal
   -- or strict.
   spam_filter TEXT NOT NULL DEFAULT 'normal',
@@ -165,7 +165,7 @@ CREATE TABLE mailbox (
   scram_of TEXT NOT NULL DEFAULT '',
   -- How much of it is in mailbox_storage. A release that doesn't know the column leaves
   -- it behind: the difference is added to each reading, and counted within an hour.
-  counted BIGINT NOT NULL DEFAULT 0,
+  counted_quota BIGINT NOT NULL DEFAULT 0,
   -- The display name with which it is in mailbox_piece; NULL for none yet. Those in which
   -- it is another, as an older release leaves them, are searched one by one.
   indexed_name TEXT
@@ -175,7 +175,7 @@ CREATE INDEX mailbox_address ON mailbox (address);
 CREATE INDEX mailbox_deleted ON mailbox (deleted_at) WHERE deleted_at > 0;
 CREATE INDEX mailbox_scram ON mailbox (id) WHERE scram <> '';
 CREATE INDEX mailbox_uncounted ON mailbox (account, id)
-  WHERE counted <> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END;
+  WHERE counted_quota <> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END;
 CREATE INDEX mailbox_unindexed ON mailbox (account, id) WHERE indexed_name IS DISTINCT FROM display_name;
 -- For lists of the live and of the deleted, of an account and of a domain.
 CREATE INDEX mailbox_account_live ON mailbox (account, deleted_at, id);
@@ -204,16 +204,16 @@ CREATE TABLE folder (
   id          {id},
   mailbox     BIGINT NOT NULL REFERENCES mailbox (id),
   name        {text} NOT NULL,           -- UTF-8, '/' between levels
-  special     {text} NOT NULL,           -- its special use (RFC 6154) such as '\Sent', or ''
+  special_use     {text} NOT NULL,           -- its special use (RFC 6154) such as '\Sent', or ''
   uidvalidity BIGINT NOT NULL,
   uid_next    BIGINT NOT NULL,
   modseq      BIGINT NOT NULL,
-  changed     BIGINT NOT NULL,         -- the modseq of the last change that is no arrival
+  changed_modseq     BIGINT NOT NULL,         -- the modseq of the last change that is no arrival
   messages    BIGINT NOT NULL,
   unseen      BIGINT NOT NULL,
   bytes       BIGINT NOT NULL,
   recent_uid  BIGINT NOT NULL,         -- messages from here on no session has seen yet
-  log_floor   BIGINT NOT NULL,         -- changes up to this modseq are no longer in the log
+  log_start_modseq   BIGINT NOT NULL,         -- changes up to this modseq are no longer in the log
   surcharge BIGINT NOT NULL DEFAULT 0,
   -- 2 * uid_next - messages grows by one with each arrival and each removal.
   -- surcharge_mark grows by the same wherever surcharge is kept up. While the two
@@ -222,17 +222,17 @@ CREATE TABLE folder (
   surcharge_mark BIGINT NOT NULL DEFAULT 0,
   UNIQUE (mailbox, name)
 ) {hot};
-CREATE UNIQUE INDEX folder_special ON folder (mailbox, special) WHERE special <> '';
+CREATE UNIQUE INDEX folder_special ON folder (mailbox, special_use) WHERE special_use <> '';
 
 -- Folders that were deleted, until their messages are gone too and no folder
 -- made meanwhile can have got the same UIDVALIDITY.
 -- owner: folder
-CREATE TABLE dropped (
+CREATE TABLE deleted_folder (
   folder      {id},
   mailbox     BIGINT NOT NULL,
   uidvalidity BIGINT NOT NULL
 );
-CREATE INDEX dropped_mailbox ON dropped (mailbox);
+CREATE INDEX deleted_folder_mailbox ON deleted_folder (mailbox);
 
 -- owner: folder
 CREATE TABLE subscription (
@@ -256,21 +256,21 @@ CREATE TABLE message (
   -- What is appended by a client is in no thread.
   account BIGINT NOT NULL DEFAULT 0,
   domain BIGINT NOT NULL DEFAULT 0,
-  thread {text} NOT NULL DEFAULT '',
+  thread_id {text} NOT NULL DEFAULT '',
   reference BIGINT NOT NULL DEFAULT 0, -- hash of its Message-ID; never 0 in a thread
-  arrival BIGINT NOT NULL DEFAULT 0, -- the same for all copies of one message
+  arrival_id BIGINT NOT NULL DEFAULT 0, -- the same for all copies of one message
   -- How an arriving message was judged, such as "spf=pass dkim=fail"; what is not
   -- named is none.
-  verdicts TEXT NOT NULL DEFAULT '',
+  check_results TEXT NOT NULL DEFAULT '',
   -- What a message answers, for IMAP's THREAD=REFERENCES. Of messages that were
   -- stored before it is read, and put here, when a client first asks for it.
-  answers {blob} NOT NULL DEFAULT '', -- hashes of Message-IDs, the nearest last; empty: not known yet
+  reply_references {blob} NOT NULL DEFAULT '', -- hashes of Message-IDs, the nearest last; empty: not known yet
   -- Mail of the service to one of the people may hold a link that lets in whoever
   -- has it. Only the protocols of the mailbox that it is in give its text.
   private BOOLEAN NOT NULL DEFAULT FALSE
 );
-CREATE INDEX message_thread ON message (account, thread, id) WHERE thread <> '';
-CREATE INDEX message_reference ON message (account, reference, arrival, id) WHERE reference <> 0;
+CREATE INDEX message_thread ON message (account, thread_id, id) WHERE thread_id <> '';
+CREATE INDEX message_reference ON message (account, reference, arrival_id, id) WHERE reference <> 0;
 -- For listing what a mailbox holds, newest first, whatever the folders.
 CREATE INDEX message_mailbox ON message (mailbox, id);
 -- What arrived for an account, newest first, whatever the mailbox.
@@ -311,22 +311,22 @@ CREATE TABLE folder_change (
 
 -- Messages that left a folder; deleted once no folder shows them.
 -- owner: folder
-CREATE TABLE expunged (
+CREATE TABLE expunged_message (
   message BIGINT NOT NULL PRIMARY KEY,
   at      BIGINT NOT NULL
 ) {clustered};
-CREATE INDEX expunged_at ON expunged (at);
+CREATE INDEX expunged_message_at ON expunged_message (at);
 
 -- Which deliveries the local courier has filed: should their outcome be lost,
 -- they are not filed again. Pruned after some days.
 -- owner: inbound
-CREATE TABLE filing (
+CREATE TABLE filed_delivery (
   message BIGINT NOT NULL,             -- the outbound_message
   n       BIGINT NOT NULL,
   at      BIGINT NOT NULL,
   PRIMARY KEY (message, n)
 ) {clustered};
-CREATE INDEX filing_at ON filing (at);
+CREATE INDEX filed_delivery_at ON filed_delivery (at);
 
 -- The bytes of one message: those in the row, then those of the file. Small
 -- messages have no file. Rows of several recipients may share one.
@@ -396,20 +396,20 @@ CREATE TABLE delivery (
   state       {text} NOT NULL,
   due_at      BIGINT NOT NULL,
   expires_at  BIGINT NOT NULL,
-  tenure      BIGINT,                  -- which node has it in hand
+  lease      BIGINT,                  -- which node has it in hand
   attempts    BIGINT NOT NULL,
   sequence    BIGINT NOT NULL,         -- of its events
   code        BIGINT NOT NULL,         -- the last reply
   enhanced    TEXT NOT NULL,
   reply       TEXT NOT NULL,
-  remote      TEXT NOT NULL,           -- the host that gave it, 'local' or 'sandbox'
+  remote_host      TEXT NOT NULL,           -- the host that gave it, 'local' or 'sandbox'
   updated_at  BIGINT NOT NULL,
-  offers BOOLEAN NOT NULL DEFAULT FALSE, -- to unsubscribe
+  offers_unsubscribe BOOLEAN NOT NULL DEFAULT FALSE, -- to unsubscribe
   -- What the sender of a submission asked to be told of a recipient (RFC 3461),
   -- and when it is told that the mail is not there yet.
   notify BIGINT NOT NULL DEFAULT 0, -- NOTIFY as given, and 16 times what we tell of it
   orcpt TEXT NOT NULL DEFAULT '', -- ORCPT as "rfc822;a@b", decoded
-  late_at BIGINT NOT NULL DEFAULT 0, -- the sender is told then that it is late; 0: not, or told
+  delay_report_at BIGINT NOT NULL DEFAULT 0, -- the sender is told then that it is late; 0: not, or told
   -- A held delivery is in the hand of nobody: its tenure is 0, so that no index
   -- of what waits has it. One that a node had in hand is marked, and its tenure
   -- becomes 0 when the node lets go.
@@ -417,18 +417,18 @@ CREATE TABLE delivery (
   held_at BIGINT NOT NULL DEFAULT 0, -- since when, while it is held
   PRIMARY KEY (message, n)
 ) {clustered};
-CREATE INDEX delivery_due ON delivery (due_at) WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred');
-CREATE INDEX delivery_tenure ON delivery (tenure, message, n) WHERE tenure IS NOT NULL;
+CREATE INDEX delivery_due ON delivery (due_at) WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred');
+CREATE INDEX delivery_lease ON delivery (lease, message, n) WHERE lease IS NOT NULL;
 -- Few deliveries are in these states, so the ordinary way pays nothing for it.
 CREATE INDEX delivery_unusual ON delivery (account, state, message)
   WHERE state IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'cancelled');
-CREATE INDEX delivery_late ON delivery (late_at) WHERE tenure IS NULL AND late_at > 0 AND state IN ('scheduled', 'queued', 'deferred');
-CREATE INDEX delivery_marked ON delivery (tenure, message, n) WHERE tenure > 0 AND hold > 0;
-CREATE INDEX delivery_destination ON delivery (destination, due_at, message, n) WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred');
-CREATE INDEX delivery_account ON delivery (account, message, n) WHERE tenure IS NULL AND state IN ('scheduled', 'queued', 'deferred');
-CREATE INDEX delivery_held ON delivery (destination, message, n) WHERE tenure = 0;
-CREATE INDEX delivery_held_account ON delivery (account, message, n) WHERE tenure = 0;
-CREATE INDEX delivery_hold ON delivery (hold, message, n) WHERE tenure = 0;
+CREATE INDEX delivery_late ON delivery (delay_report_at) WHERE lease IS NULL AND delay_report_at > 0 AND state IN ('scheduled', 'queued', 'deferred');
+CREATE INDEX delivery_marked ON delivery (lease, message, n) WHERE lease > 0 AND hold > 0;
+CREATE INDEX delivery_destination ON delivery (destination, due_at, message, n) WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred');
+CREATE INDEX delivery_account ON delivery (account, message, n) WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred');
+CREATE INDEX delivery_held ON delivery (destination, message, n) WHERE lease = 0;
+CREATE INDEX delivery_held_account ON delivery (account, message, n) WHERE lease = 0;
+CREATE INDEX delivery_hold ON delivery (hold, message, n) WHERE lease = 0;
 
 -- owner: queue
 CREATE TABLE attempt (
@@ -436,7 +436,7 @@ CREATE TABLE attempt (
   n          BIGINT NOT NULL,
   attempt    BIGINT NOT NULL,          -- 1…
   started_at BIGINT NOT NULL,
-  micros     BIGINT NOT NULL,          -- how long it took
+  duration_us     BIGINT NOT NULL,          -- how long it took
   outcome    TEXT NOT NULL,            -- delivered, deferred, bounced, failed
   host       TEXT NOT NULL,
   ip         TEXT NOT NULL,
@@ -489,7 +489,7 @@ CREATE TABLE idempotency (
   path       {text} NOT NULL,            -- of the operation, such as /outbound/send
   key        {text} NOT NULL,            -- as the client gave it
   sum        {blob} NOT NULL,          -- SHA-256 of the request's body
-  answer     {blob} NOT NULL,
+  response     {blob} NOT NULL,
   expires_at BIGINT NOT NULL,
   PRIMARY KEY (account, path, key)
 ) {clustered};
@@ -570,11 +570,11 @@ CREATE TABLE outbound_term (
 -- How far each pass over the messages has come: the first finds their terms,
 -- the later ones those that were committed after the first had passed.
 -- owner: outbound
-CREATE TABLE outbound_pass (
+CREATE TABLE outbound_index_progress (
   pass BIGINT NOT NULL PRIMARY KEY,
-  upto BIGINT NOT NULL                 -- the last message that it has seen
+  position BIGINT NOT NULL                 -- the last message that it has seen
 ) {clustered};
-INSERT INTO outbound_pass (pass, upto) VALUES (0, 0), (1, 0), (2, 0);
+INSERT INTO outbound_index_progress (pass, position) VALUES (0, 0), (1, 0), (2, 0);
 
 -- What is still to be told to the sender of a submission: written in the
 -- commit of what happened, deleted in the commit that files the report.
@@ -589,7 +589,7 @@ CREATE TABLE notice (
   code       BIGINT NOT NULL,          -- what the host said
   enhanced   TEXT NOT NULL,
   reply      TEXT NOT NULL,
-  remote     TEXT NOT NULL,
+  remote_host     TEXT NOT NULL,
   next_at    BIGINT NOT NULL,          -- of delayed: the next try
   expires_at BIGINT NOT NULL,          -- and the last
   at         BIGINT NOT NULL,          -- when it happened
@@ -627,11 +627,11 @@ CREATE TABLE queue_hold (
 -- Destinations that an operator wants tried now: nodes that have put them off
 -- begin again. Rows live an hour.
 -- owner: queue
-CREATE TABLE queue_nudge (
+CREATE TABLE retry_request (
   destination {text} NOT NULL PRIMARY KEY,
   at          BIGINT NOT NULL
 ) {clustered};
-CREATE INDEX queue_nudge_at ON queue_nudge (at);
+CREATE INDEX retry_request_at ON retry_request (at);
 
 -- Where the events of an account are sent to. One that was deleted is shown to
 -- nobody, and stays until its deliveries are gone.
@@ -662,18 +662,18 @@ CREATE INDEX webhook_deleted ON webhook (id) WHERE status = 'deleted';
 
 -- What is on its way to one webhook: one node at a time works there.
 -- owner: webhook
-CREATE TABLE webhook_lane (
+CREATE TABLE webhook_dispatch (
   webhook       {id},
-  tenure        BIGINT,                -- which node works here
+  lease        BIGINT,                -- which node works here
   due_at        BIGINT,                -- when a node shall come, while none does; NULL: nothing waits
   arrivals      BIGINT NOT NULL,       -- rises with every batch of deliveries: a node leaves only if it has seen all
-  life          BIGINT NOT NULL,       -- rises when what is below begins anew
+  generation          BIGINT NOT NULL,       -- rises when what is below begins anew
   failing_since BIGINT NOT NULL,       -- the first failure since the last success; 0 for none
   level         BIGINT NOT NULL,       -- how often in a row a single try after a rest failed
-  rest_until    BIGINT NOT NULL        -- no attempt before this
+  paused_until    BIGINT NOT NULL        -- no attempt before this
 ) {hot};
-CREATE INDEX webhook_lane_due ON webhook_lane (due_at) WHERE tenure IS NULL AND due_at IS NOT NULL;
-CREATE INDEX webhook_lane_tenure ON webhook_lane (tenure, webhook) WHERE tenure IS NOT NULL;
+CREATE INDEX webhook_dispatch_due ON webhook_dispatch (due_at) WHERE lease IS NULL AND due_at IS NOT NULL;
+CREATE INDEX webhook_dispatch_lease ON webhook_dispatch (lease, webhook) WHERE lease IS NOT NULL;
 
 -- One event on its way to one webhook. The id is the event's.
 -- owner: webhook
@@ -686,7 +686,7 @@ CREATE TABLE webhook_delivery (
   tries      BIGINT NOT NULL,          -- the place in the schedule: attempts since it was last begun anew
   due_at     BIGINT NOT NULL,
   code       BIGINT NOT NULL,          -- HTTP status of the last attempt; 0 for none
-  trouble    TEXT NOT NULL,            -- of the last attempt; '' for none
+  error    TEXT NOT NULL,            -- of the last attempt; '' for none
   body       TEXT NOT NULL,            -- of a test; an event's body is made of its row
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
@@ -704,11 +704,11 @@ CREATE TABLE webhook_attempt (
   id         BIGINT NOT NULL,
   n          BIGINT NOT NULL,          -- 1…
   started_at BIGINT NOT NULL,
-  micros     BIGINT NOT NULL,          -- how long it took
+  duration_us     BIGINT NOT NULL,          -- how long it took
   headers    TEXT NOT NULL,            -- JSON: what was sent
   code       BIGINT NOT NULL,          -- HTTP status; 0 for no answer
-  trouble    TEXT NOT NULL,            -- '' for none
-  words      TEXT NOT NULL,            -- the trouble, for people
+  error    TEXT NOT NULL,            -- '' for none
+  error_text      TEXT NOT NULL,            -- the trouble, for people
   response   TEXT NOT NULL,            -- the beginning of the answer's body
   next_at    BIGINT NOT NULL,          -- when it is tried again; 0 for never
   PRIMARY KEY (webhook, id, n)
@@ -716,16 +716,16 @@ CREATE TABLE webhook_attempt (
 
 -- Up to which event deliveries were made.
 -- owner: webhook
-CREATE TABLE webhook_mark (
+CREATE TABLE webhook_position (
   id       {id},                       -- 1
   position BIGINT NOT NULL
 ) {hot};
-INSERT INTO webhook_mark (id, position) VALUES (1, 0);
+INSERT INTO webhook_position (id, position) VALUES (1, 0);
 
 -- What an operator allows an account instead of what all may: -1 is as all, 0
 -- is no limit.
 -- owner: quota
-CREATE TABLE limit_account (
+CREATE TABLE quota_account (
   account             {id} REFERENCES account (id),
   requests_per_second BIGINT NOT NULL,
   burst               BIGINT NOT NULL, -- requests that may come at once
@@ -738,12 +738,12 @@ CREATE TABLE limit_account (
 -- What was drawn of the limit of an hour or a day: nodes draw a block and spend
 -- it in memory. Windows that are over go when the account opens a new day.
 -- owner: quota
-CREATE TABLE limit_window (
+CREATE TABLE quota_window (
   account   BIGINT NOT NULL,
   key       BIGINT NOT NULL,           -- the api_key whose own limit it is; 0: the account's
   name      {text} NOT NULL,             -- of the limit, such as sends_per_hour
   starts_at BIGINT NOT NULL,
-  drawn     BIGINT NOT NULL,           -- by all nodes, less what they gave back
+  used     BIGINT NOT NULL,           -- by all nodes, less what they gave back
   block     BIGINT NOT NULL,           -- the size of the last block
   warned    BIGINT NOT NULL,           -- the draw that was told as rate_limit_warning; 0: none yet
   PRIMARY KEY (account, key, name, starts_at)
@@ -800,15 +800,15 @@ CREATE INDEX stat_accepted_period ON stat_accepted (span, period);
 
 -- Up to which position events are counted; one row.
 -- owner: stat
-CREATE TABLE stat_upto (
+CREATE TABLE stat_position (
   id       {id},
   position BIGINT NOT NULL
 );
-INSERT INTO stat_upto (id, position) VALUES (1, 0);
+INSERT INTO stat_position (id, position) VALUES (1, 0);
 
 -- What the sandbox kept back of what was sent to the outside.
 -- owner: relay
-CREATE TABLE captured (
+CREATE TABLE captured_message (
   id         {id},
   account    BIGINT NOT NULL,
   domain     TEXT NOT NULL,            -- of its From, A-labels
@@ -819,7 +819,7 @@ CREATE TABLE captured (
   size       BIGINT NOT NULL,
   structure  {blob} NOT NULL           -- the index of its parts (message.Index)
 );
-CREATE INDEX captured_account ON captured (account, id);
+CREATE INDEX captured_message_account ON captured_message (account, id);
 
 -- People who sign in to the dashboard. A person may belong to several accounts.
 -- owner: user
@@ -892,7 +892,7 @@ CREATE INDEX dashboard_ticket_inviter ON dashboard_ticket (inviter, inviter_of);
 
 -- Codes to sign in without the second factor, each once.
 -- owner: user
-CREATE TABLE dashboard_recovery (
+CREATE TABLE dashboard_recovery_code (
   person BIGINT NOT NULL REFERENCES dashboard_user (id),
   hash   {blob} NOT NULL,
   PRIMARY KEY (person, hash)
@@ -904,8 +904,8 @@ CREATE TABLE dashboard_audit (
   id         {id},
   account    BIGINT NOT NULL,
   person     BIGINT NOT NULL,
-  who        TEXT NOT NULL,            -- the e-mail address at that time
-  what       TEXT NOT NULL,            -- a sentence
+  actor_email        TEXT NOT NULL,            -- the e-mail address at that time
+  summary       TEXT NOT NULL,            -- a sentence
   address    TEXT NOT NULL,            -- of the client
   created_at BIGINT NOT NULL,
   -- An entry of the audit log is written before the change and completed after it, so
@@ -913,7 +913,7 @@ CREATE TABLE dashboard_audit (
   -- mailbox that did it, by actor.
   actor TEXT NOT NULL DEFAULT 'user', -- user, api_key, mailbox, operator, nobody
   action {text} NOT NULL DEFAULT '', -- stable name: an operation of the API, or a route
-  object TEXT NOT NULL DEFAULT '', -- id of what was changed or read; '' for none
+  object_id TEXT NOT NULL DEFAULT '', -- id of what was changed or read; '' for none
   state TEXT NOT NULL DEFAULT 'done' -- begun, done, failed
 );
 CREATE INDEX dashboard_audit_account ON dashboard_audit (account, id);
@@ -1000,14 +1000,14 @@ CREATE TABLE vacation (
 
 -- Who was answered, and when last.
 -- owner: mailbox
-CREATE TABLE vacation_answer (
+CREATE TABLE vacation_reply (
   mailbox BIGINT NOT NULL,
   sender  {text} NOT NULL,               -- folded (address.Key)
   round   BIGINT NOT NULL,
   at      BIGINT NOT NULL,
   PRIMARY KEY (mailbox, sender)
 ) {clustered};
-CREATE INDEX vacation_answer_at ON vacation_answer (at);
+CREATE INDEX vacation_reply_at ON vacation_reply (at);
 
 -- A mailbox that is being copied, or was, from another server.
 -- owner: migration
@@ -1022,11 +1022,11 @@ CREATE TABLE migration (
   username      TEXT NOT NULL,
   password      {blob},                -- sealed; NULL once it has ended
   insecure      BIGINT NOT NULL,       -- 1: certificates are not checked
-  chosen        TEXT NOT NULL,         -- JSON list of folders; '' for all
+  selected_folders        TEXT NOT NULL,         -- JSON list of folders; '' for all
   source        BIGINT NOT NULL,       -- hash of host and user name: one at a time
   state         TEXT NOT NULL CHECK (state IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
-  trouble       TEXT NOT NULL,         -- why it failed, or waits; '' for none
-  tenure        BIGINT,                -- which node has it in hand
+  error       TEXT NOT NULL,         -- why it failed, or waits; '' for none
+  lease        BIGINT,                -- which node has it in hand
   due_at        BIGINT,                -- when a node shall take it, while none has it; NULL: it has ended
   retries       BIGINT NOT NULL,       -- tries in a row without progress
   planned       BIGINT NOT NULL,       -- 1 once the folders are known
@@ -1050,11 +1050,11 @@ CREATE TABLE migration (
 CREATE INDEX migration_account ON migration (account, id);
 CREATE INDEX migration_domain ON migration (account, domain, id);
 CREATE INDEX migration_mailbox ON migration (mailbox, id);
-CREATE INDEX migration_due ON migration (due_at) WHERE tenure IS NULL AND due_at IS NOT NULL;
-CREATE INDEX migration_tenure ON migration (tenure, id) WHERE tenure IS NOT NULL;
-CREATE INDEX migration_busy ON migration (account) WHERE tenure IS NOT NULL;
+CREATE INDEX migration_due ON migration (due_at) WHERE lease IS NULL AND due_at IS NOT NULL;
+CREATE INDEX migration_lease ON migration (lease, id) WHERE lease IS NOT NULL;
+CREATE INDEX migration_busy ON migration (account) WHERE lease IS NOT NULL;
 CREATE INDEX migration_open ON migration (account, id) WHERE state IN ('queued', 'running');
-CREATE UNIQUE INDEX migration_source ON migration (source) WHERE tenure IS NOT NULL;
+CREATE UNIQUE INDEX migration_source ON migration (source) WHERE lease IS NOT NULL;
 
 -- A folder of the source, and how far it is.
 -- owner: migration
@@ -1064,7 +1064,7 @@ CREATE TABLE migration_folder (
   name        TEXT NOT NULL,           -- there
   target      TEXT NOT NULL,           -- here
   state       TEXT NOT NULL CHECK (state IN ('waiting', 'done', 'failed')),
-  trouble     TEXT NOT NULL,           -- why it failed; '' for none
+  error     TEXT NOT NULL,           -- why it failed; '' for none
   subscribed  BIGINT NOT NULL,
   uidvalidity BIGINT NOT NULL,         -- of what follows
   last_uid    BIGINT NOT NULL,         -- up to which all is done
@@ -1097,7 +1097,7 @@ CREATE TABLE migration_failure (
   n         BIGINT NOT NULL,
   folder    TEXT NOT NULL,
   uid       BIGINT NOT NULL,           -- 0: the folder as a whole
-  why       TEXT NOT NULL,
+  error       TEXT NOT NULL,
   PRIMARY KEY (migration, n)
 ) {clustered};
 
@@ -1114,7 +1114,7 @@ CREATE TABLE spam_token (
 
 -- How many messages that was in all.
 -- owner: spam
-CREATE TABLE spam_taught (
+CREATE TABLE spam_training_total (
   account {id},
   spam    BIGINT NOT NULL,
   ham     BIGINT NOT NULL
@@ -1122,7 +1122,7 @@ CREATE TABLE spam_taught (
 
 -- What was taught, so that no message counts twice.
 -- owner: spam
-CREATE TABLE spam_lesson (
+CREATE TABLE spam_trained_message (
   account BIGINT NOT NULL,
   mark    BIGINT NOT NULL,             -- 64 bits of a hash of the message
   spam    BOOLEAN NOT NULL,
@@ -1133,7 +1133,7 @@ CREATE TABLE spam_lesson (
 -- What is yet to be learned: messages that a person put somewhere. They are
 -- found where they are now, whose they are with their mailbox.
 -- owner: spam
-CREATE TABLE spam_task (
+CREATE TABLE spam_training_task (
   message {id},
   account BIGINT NOT NULL,
   spam    BOOLEAN NOT NULL
@@ -1157,7 +1157,7 @@ CREATE TABLE profile_link (
   name       TEXT NOT NULL,            -- of the device
   hash       {blob} NOT NULL UNIQUE,   -- of the token
   expires_at BIGINT NOT NULL,
-  spent_at   BIGINT NOT NULL           -- 0: not yet
+  used_at   BIGINT NOT NULL           -- 0: not yet
 );
 CREATE INDEX profile_link_mailbox ON profile_link (mailbox, id);
 CREATE INDEX profile_link_expires ON profile_link (expires_at);
@@ -1170,9 +1170,9 @@ CREATE TABLE folder_view (
   folder  {id},
   version BIGINT NOT NULL,             -- rises with every writing
   format  BIGINT NOT NULL,             -- of the parts
-  changed BIGINT NOT NULL,             -- folder.changed then
-  next    BIGINT NOT NULL,             -- messages from this UID on are not in it
-  words   TEXT NOT NULL                -- the sets of keywords that the parts number, a line each
+  changed_modseq BIGINT NOT NULL,             -- folder.changed then
+  next_uid    BIGINT NOT NULL,             -- messages from this UID on are not in it
+  keyword_sets   TEXT NOT NULL                -- the sets of keywords that the parts number, a line each
 );
 
 -- Its messages, by ranges of UIDs.
@@ -1197,7 +1197,7 @@ CREATE TABLE remark (
   code     BIGINT NOT NULL,
   enhanced TEXT NOT NULL,
   reply    TEXT NOT NULL,
-  remote   TEXT NOT NULL,
+  remote_host   TEXT NOT NULL,
   PRIMARY KEY (message, n, mark)
 ) {clustered};
 
@@ -1207,7 +1207,7 @@ CREATE TABLE remark (
 CREATE TABLE mailbox_session (
   id           {id},
   mailbox      BIGINT NOT NULL,
-  tenure       BIGINT NOT NULL,        -- of the node that has the connection
+  lease       BIGINT NOT NULL,        -- of the node that has the connection
   protocol     TEXT NOT NULL,
   address      TEXT NOT NULL,          -- of the client
   app_password TEXT NOT NULL,          -- its name; '' for the mailbox's own
@@ -1215,17 +1215,17 @@ CREATE TABLE mailbox_session (
   since        BIGINT NOT NULL
 );
 CREATE INDEX mailbox_session_mailbox ON mailbox_session (mailbox, id);
-CREATE INDEX mailbox_session_tenure ON mailbox_session (tenure, id);
+CREATE INDEX mailbox_session_lease ON mailbox_session (lease, id);
 
 -- Names the life of the PostgreSQL server: what is not logged is gone after a
 -- crash, and not there on a standby that takes over, so that the row is another
 -- one then. One row; SQLite has no use for it.
 -- owner: db
-CREATE TABLE server_life (
+CREATE TABLE server_incarnation (
   id   {id},          -- 1
   name TEXT NOT NULL
 );
-{postgres}ALTER TABLE server_life SET UNLOGGED;
+{postgres}ALTER TABLE server_incarnation SET UNLOGGED;
 
 -- Tells this database from others that are used with the same secret key: a
 -- copy, or one begun anew. One row, for all nodes.
@@ -1319,7 +1319,7 @@ CREATE TABLE mailbox_piece (
 CREATE TABLE host_key (
   algorithm  {text} PRIMARY KEY CHECK (algorithm IN ('rsa')),
   selector   TEXT NOT NULL,
-  private    {blob} NOT NULL, -- sealed
+  private_key    {blob} NOT NULL, -- sealed
   record     TEXT NOT NULL,   -- the TXT value to publish
   created_at BIGINT NOT NULL
 );
