@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -133,6 +134,7 @@ func cutOff(t *testing.T, s *servertest.Server, path, body string, size int) ser
 
 // Every endpoint rejects bodies of 200 MB, over either protocol, without holding them in memory.
 func TestHugeBodies(t *testing.T) {
+	needtest.Full(t, "200 MB")
 	const huge = 200 << 20
 	s := servertest.Start(t)
 	two := &http.Transport{TLSClientConfig: s.TLS(), ForceAttemptHTTP2: true}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
@@ -57,6 +58,7 @@ func TestAppPasswordHelpsNoGuessing(t *testing.T) {
 // The former owner of a domain still has a mailbox with the same address. Neither mailbox helps to
 // guess the password of the other.
 func TestNamesakeHelpsNoGuessing(t *testing.T) {
+	needtest.Full(t, "guessing at namesakes")
 	each(t, func(h *fixture) {
 		const former = "Former-horse-7"
 		old := h.create("ann", former)
@@ -82,6 +84,7 @@ func TestNamesakeHelpsNoGuessing(t *testing.T) {
 // The owner of one mailbox can't prepare guesses while the other mailbox is at its limit, so that
 // they are answered later without being counted.
 func TestGuessesAtNamesakesAreCounted(t *testing.T) {
+	needtest.Full(t, "guessing at namesakes")
 	each(t, func(h *fixture) {
 		const former = "Former-horse-7"
 		h.create("ann", former)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/heaptest"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 // Parsing a mail needs little memory, for any content.
@@ -23,6 +24,7 @@ func TestMemoryOfVisible(t *testing.T) {
 }
 
 func TestMemoryOfText(t *testing.T) {
+	needtest.Full(t, "memory")
 	for _, c := range []struct {
 		encoding, charset string
 		units             []string

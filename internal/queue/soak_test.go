@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -47,6 +48,7 @@ const (
 // must reach four fifths of the rate of an empty queue. The two queues alternate, so that a slow
 // minute of the machine affects both.
 func TestMillionWaiting(t *testing.T) {
+	needtest.Full(t, "a long queue")
 	size := soakScale()
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		empty, full := newYard(t, url), newYard(t, other(t, url))

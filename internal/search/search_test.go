@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 func each(t *testing.T, f func(h *fixture)) {
@@ -108,6 +109,7 @@ func randomCriterion(r *rand.Rand, depth int) folder.Criterion {
 // TestSameAnswers checks that a search with the index returns the same as one without, after any
 // indexing, moves and deletions.
 func TestSameAnswers(t *testing.T) {
+	needtest.Full(t, "every kind of query")
 	each(t, func(h *fixture) {
 		r := rand.New(rand.NewPCG(1, 2))
 		other := h.newMailbox()

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -203,6 +204,7 @@ func (h *hostWith) took(m tookMail, utf8 bool) {
 // and without a relevant signature. If there is no supported form, the sender gets a report in a
 // form that the sender's host supports. No message is lost.
 func TestHostsLackExtensions(t *testing.T) {
+	needtest.Full(t, "every missing SMTP extension")
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		hosts, port := hostsWith(t)
 		o := newOutsider(t, servertest.Database(url), func(c *server.Config) {

@@ -22,6 +22,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -40,6 +41,7 @@ type loginFlood struct {
 // and dashboard, and all succeed. In a soak run, half of them succeed within 300 ms, and 99 of 100
 // within 1 s.
 func TestLoginFlood(t *testing.T) {
+	needtest.Full(t, "a flood of logins")
 	dbtest.EachURL(t, func(t *testing.T, database string) {
 		s := servertest.Start(t, servertest.Database(database), servertest.ProxyFrom("127.0.0.1/32"))
 		f := &loginFlood{Server: s, t: t, tls: s.TLS()}

@@ -17,6 +17,7 @@ import (
 	wire "github.com/miekg/dns"
 
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -24,6 +25,7 @@ import (
 // A hundred sessions with mail from a domain whose DNS servers are silent, each time from another
 // name, don't slow down ten sessions with other mail.
 func TestSilentDomainSlowsNobody(t *testing.T) {
+	needtest.Full(t, "a silent domain")
 	t.Parallel()
 	addr, _ := dnstest.Start(t, `good.com. 3600 TXT "v=spf1 ip4:127.0.0.1 -all"`, `_dmarc.good.com. 3600 TXT "v=DMARC1; p=reject"`)
 	path := dnstest.StartProxy(t, addr, func(_ int, q *wire.Msg) dnstest.Fault {

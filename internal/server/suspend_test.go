@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -168,6 +169,7 @@ func idles(t *testing.T, s *servertest.Server, password, folder string) *textpro
 // An idle session ends when the account, the domain or the mailbox is suspended (also by a separate
 // command), and when its credential is revoked.
 func TestSuspendedWhileIdle(t *testing.T) {
+	needtest.Full(t, "IDLE of suspended mailboxes")
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		s := servertest.Start(t, servertest.Database(url))
 		ctx, alice := t.Context(), s.Dev.Mailboxes[0]

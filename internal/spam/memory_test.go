@@ -8,10 +8,12 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/heaptest"
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 // Tokenizing a text needs little memory, for any text.
 func TestMemoryOfTokens(t *testing.T) {
+	needtest.Full(t, "memory")
 	words := func(r io.Reader) any {
 		all := &tokenizer{seen: map[uint64]struct{}{}}
 		if err := all.addWords("", bufio.NewReader(r)); err != nil {

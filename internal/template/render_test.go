@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/needtest"
 )
 
 func values(t testing.TB, text string) map[string]any {
@@ -261,6 +262,7 @@ func TestInlineCSS(t *testing.T) {
 // An HTML whose styles would cost far more than its size is left unchanged: each of these would
 // take gigabytes or years.
 func TestInlineCSSBounds(t *testing.T) {
+	needtest.Full(t, "the size of templates")
 	declarations, tags, attributes := strings.Builder{}, strings.Builder{}, strings.Builder{}
 	for i := range 5000 {
 		fmt.Fprintf(&declarations, "p%d:v;", i)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
@@ -71,6 +72,7 @@ func memory(t *testing.T) (resident, heap int) {
 // Of four receivers one hangs, one responds with 500, one is slow. The fast one gets everything
 // meanwhile. When the others recover, they do too.
 func TestIsolation(t *testing.T) {
+	needtest.Full(t, "a slow webhook")
 	total := servertest.SoakSize(2000, 100_000)
 	within := waitLimit + time.Duration(total)*20*time.Millisecond
 	each(t, func(t *testing.T, h *fixture) {
