@@ -1,37 +1,37 @@
 -- +goose Up
 
--- Names and conventions: ids are integers in the order of time (db.ID), times
--- are microseconds since 1970, JSON is TEXT. Each table belongs to one package,
--- named above it; no other package writes it, and only those named under
--- "reads" read it. Fragments in braces are rendered per engine (db.SQL).
+-- Ids are integers in the order of time (db.ID), times are microseconds since 1970,
+-- JSON is TEXT. Each table belongs to the package that "owner" names. No other package
+-- writes it, and only those that "reads" names read it. Fragments in braces differ by
+-- engine (db.SQL).
 --
--- Text by which rows are found is {text}: PostgreSQL compares it byte by byte, as
--- SQLite does. An index in the order of a language is valid only until an upgrade of
--- the operating system changes that order.
+-- Text in an index is {text}: PostgreSQL compares it byte by byte, as SQLite does. An
+-- index in the order of a language is valid only until an upgrade of the operating
+-- system changes that order.
 
 -- owner: db
 CREATE TABLE node (
-  id      {id},            -- 1..1023, a part of every id that the node makes
+  id      {id},           -- 1..1023, part of each id that the node generates
   name    {text} NOT NULL UNIQUE,
-  seen_at BIGINT NOT NULL  -- ids made before this are taken
+  seen_at BIGINT NOT NULL -- ids of earlier times may be in use
 );
 
--- A node has a tenure while it runs: the rows it works on carry its id.
+-- The lease of a running node. Rows that the node works on have its id.
 -- owner: db
 -- reads: webhook, migration, mailbox
 CREATE TABLE lease (
   id         {id},
   node       BIGINT NOT NULL REFERENCES node (id),
-  holder     TEXT NOT NULL,    -- names the data folder, whose lock proves that a former process is gone
-  expires_at BIGINT NOT NULL   -- on the database's clock
+  holder     TEXT NOT NULL,  -- data folder, whose lock proves that the former process has ended
+  expires_at BIGINT NOT NULL -- by the database's clock
 );
 
--- A leader job: work that one node does for all, such as numbering events.
+-- Leader jobs: work that one node does for all, such as numbering events.
 -- owner: db
 CREATE TABLE leader_job (
   name       {text} NOT NULL PRIMARY KEY,
-  lease     BIGINT NOT NULL,
-  fence      BIGINT NOT NULL,  -- rises with every change of hands
+  lease      BIGINT NOT NULL,
+  fence      BIGINT NOT NULL, -- fencing id, rises when another node takes over
   expires_at BIGINT NOT NULL
 );
 
@@ -48,87 +48,84 @@ CREATE INDEX account_suspended ON account (id) WHERE status = 'suspended';
 
 -- owner: account
 CREATE TABLE api_key (
-  id           {id},
-  account      BIGINT NOT NULL REFERENCES account (id),
-  name         TEXT NOT NULL,
-  hint         TEXT NOT NULL,          -- the first characters, to recognise it by
-  hash         {blob} NOT NULL UNIQUE,
-  scopes       TEXT NOT NULL,          -- separated by blanks
-  domain       TEXT NOT NULL,          -- may act for this domain only; '' for all
-  networks     TEXT NOT NULL,          -- prefixes it may be used from, separated by blanks; '' for all
-  expires_at   BIGINT NOT NULL,        -- 0 for never
-  last_used_at BIGINT NOT NULL,
-  created_at   BIGINT NOT NULL,
-  -- What a key may at most of what its account may; 0 is no limit of its own.
+  id                  {id},
+  account             BIGINT NOT NULL REFERENCES account (id),
+  name                TEXT NOT NULL,
+  hint                TEXT NOT NULL,   -- first characters, for recognition
+  hash                {blob} NOT NULL UNIQUE,
+  scopes              TEXT NOT NULL,   -- separated by blanks
+  domain              TEXT NOT NULL,   -- the only domain that it may act for; '' for all
+  networks            TEXT NOT NULL,   -- client networks, separated by blanks; '' for all
+  expires_at          BIGINT NOT NULL, -- 0 for never
+  last_used_at        BIGINT NOT NULL,
+  created_at          BIGINT NOT NULL,
+  -- Limits of this key, within those of its account; 0 for none.
   requests_per_second BIGINT NOT NULL DEFAULT 0,
-  burst BIGINT NOT NULL DEFAULT 0,
-  sends_per_hour BIGINT NOT NULL DEFAULT 0,
-  sends_per_day BIGINT NOT NULL DEFAULT 0,
-  recipients_per_day BIGINT NOT NULL DEFAULT 0,
-  -- An API key that was sent over HTTP without TLS may have been read on its way.
-  -- 0 for never.
-  exposed_at BIGINT NOT NULL DEFAULT 0
+  burst               BIGINT NOT NULL DEFAULT 0,
+  sends_per_hour      BIGINT NOT NULL DEFAULT 0,
+  sends_per_day       BIGINT NOT NULL DEFAULT 0,
+  recipients_per_day  BIGINT NOT NULL DEFAULT 0,
+  -- When the key was sent over HTTP without TLS, where others may have read it; 0 for never.
+  exposed_at          BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX api_key_account ON api_key (account, id);
 
--- Several accounts may claim a name; at most one holds it.
+-- Several accounts may claim a name; at most one owns it.
 -- owner: domain
 -- reads: mailbox, migration
 CREATE TABLE domain (
-  id               {id},
-  account          BIGINT NOT NULL REFERENCES account (id),
-  name             {text} NOT NULL,      -- A-labels, lower case
-  status           TEXT NOT NULL CHECK (status IN ('pending', 'verified', 'degraded', 'failed', 'suspended')),
-  owned             BOOLEAN NOT NULL,   -- ownership is proven, and nobody else's
-  token            TEXT NOT NULL,      -- what the OWNERSHIP record must say
-  receives         BOOLEAN NOT NULL,   -- its MX was seen to be ours
-  sends            BOOLEAN NOT NULL,   -- a DKIM key of ours was seen
-  aligned          BOOLEAN NOT NULL,   -- MX and SPF were seen: it can be its own return path
-  records          TEXT NOT NULL,      -- JSON: what was seen per record
-  checked_at       BIGINT NOT NULL,
-  next_check_at    BIGINT NOT NULL,
-  checks           BIGINT NOT NULL,    -- since the last change, for the polling's back-off
-  mismatch_since   BIGINT NOT NULL,    -- a verified domain degrades a day after this; 0 for none
-  contested_since  BIGINT NOT NULL,    -- another's TXT is seen and the holder's not; 0 for none
-  verified_at      BIGINT NOT NULL,
-  created_at       BIGINT NOT NULL,
-  dkim_rotation_days BIGINT NOT NULL DEFAULT 0, -- 0: keys are not replaced by themselves
-  -- What is done with mail to a domain that fails the DMARC policy of its author:
-  -- enforce (what the author asks for), junk (no more than that), off (nothing).
-  dmarc_enforcement TEXT NOT NULL DEFAULT 'enforce',
-  -- What is done with mail to a domain that a spam filter objects to: enforce
-  -- (what the filter asks for), junk (no more than that), off (nothing).
-  spam_filtering TEXT NOT NULL DEFAULT 'enforce',
-  -- The mode of the MTA-STS policy that is published for a domain.
-  mta_sts TEXT NOT NULL DEFAULT 'testing',
-  -- An operator has suspended the domain: its checks go on, and status keeps what they
-  -- found, which is what counts again when the suspension ends.
-  suspended_at BIGINT NOT NULL DEFAULT 0, -- 0: it is not
+  id                 {id},
+  account            BIGINT NOT NULL REFERENCES account (id),
+  name               {text} NOT NULL,           -- A-labels, lower case
+  status             TEXT NOT NULL CHECK (status IN ('pending', 'verified', 'degraded', 'failed', 'suspended')),
+  owned              BOOLEAN NOT NULL,          -- whether ownership is proven, and no other account's
+  token              TEXT NOT NULL,             -- value of the OWNERSHIP record
+  receives           BOOLEAN NOT NULL,          -- whether its MX is this service
+  sends              BOOLEAN NOT NULL,          -- whether one of its DKIM keys is published
+  aligned            BOOLEAN NOT NULL,          -- whether MX and SPF allow it as return path
+  records            TEXT NOT NULL,             -- JSON: result of the last check of each record
+  checked_at         BIGINT NOT NULL,
+  next_check_at      BIGINT NOT NULL,
+  checks             BIGINT NOT NULL,           -- since the last change, for the back-off
+  mismatch_since     BIGINT NOT NULL,           -- a verified domain degrades a day after this; 0 for none
+  contested_since    BIGINT NOT NULL,           -- another claimant's TXT is published, the owner's is not; 0 for none
+  verified_at        BIGINT NOT NULL,
+  created_at         BIGINT NOT NULL,
+  dkim_rotation_days BIGINT NOT NULL DEFAULT 0, -- 0: no automatic rotation
+  -- Treatment of mail that fails its author's DMARC policy: enforce (as the policy says),
+  -- junk (Junk at most), off.
+  dmarc_enforcement  TEXT NOT NULL DEFAULT 'enforce',
+  -- Treatment of spam: enforce (as the filter says), junk (Junk at most), off.
+  spam_filtering     TEXT NOT NULL DEFAULT 'enforce',
+  -- Mode of the domain's own MTA-STS policy.
+  mta_sts            TEXT NOT NULL DEFAULT 'testing',
+  -- When an operator suspended the domain. Its checks continue and keep status current,
+  -- for when the suspension ends.
+  suspended_at       BIGINT NOT NULL DEFAULT 0, -- 0: it is not
   UNIQUE (account, name)
 );
 CREATE UNIQUE INDEX domain_holder ON domain (name) WHERE owned;
 CREATE INDEX domain_account ON domain (account, id);
 CREATE INDEX domain_name ON domain (name);
 CREATE INDEX domain_check ON domain (next_check_at);
--- Each node looks every few seconds which are suspended.
+-- Each node reads the suspended ones every few seconds.
 CREATE INDEX domain_suspended ON domain (id) WHERE suspended_at > 0;
 
 -- owner: domain
 CREATE TABLE dkim_key (
-  id         {id},
-  domain     BIGINT NOT NULL REFERENCES domain (id) ON DELETE CASCADE,
-  selector   {text} NOT NULL,
-  algorithm  {text} NOT NULL CHECK (algorithm IN ('rsa', 'ed25519')),
-  private_key    {blob} NOT NULL,          -- sealed
-  record     TEXT NOT NULL,            -- the TXT value to publish
-  seen       BOOLEAN NOT NULL,         -- in DNS, at the last check that got an answer
-  created_at BIGINT NOT NULL,
-  -- A DKIM key is published before it is used, and stays published for a while
-  -- after another has taken its place.
-  state TEXT NOT NULL DEFAULT 'active', -- pending, active, retiring, retired
-  imported BOOLEAN NOT NULL DEFAULT FALSE, -- the customer's own
-  active_at BIGINT NOT NULL DEFAULT 0, -- when it was first seen in DNS; 0 for never
-  until_at BIGINT NOT NULL DEFAULT 0, -- retiring: until when; retired: since when
+  id          {id},
+  domain      BIGINT NOT NULL REFERENCES domain (id) ON DELETE CASCADE,
+  selector    {text} NOT NULL,
+  algorithm   {text} NOT NULL CHECK (algorithm IN ('rsa', 'ed25519')),
+  private_key {blob} NOT NULL,                -- sealed
+  record      TEXT NOT NULL,                  -- the TXT value to publish
+  seen        BOOLEAN NOT NULL,               -- whether it is in DNS, by the last check that got an answer
+  created_at  BIGINT NOT NULL,
+  -- A key is published before its first use, and for a while after its replacement.
+  state       TEXT NOT NULL DEFAULT 'active', -- pending, active, retiring, retired
+  imported    BOOLEAN NOT NULL DEFAULT FALSE, -- whether the customer provided it
+  active_at   BIGINT NOT NULL DEFAULT 0,      -- first seen in DNS; 0 for never
+  until_at    BIGINT NOT NULL DEFAULT 0,      -- end of retiring, or beginning of retired
   UNIQUE (domain, selector)
 );
 CREATE UNIQUE INDEX dkim_key_pending ON dkim_key (domain, algorithm) WHERE state = 'pending';
@@ -137,38 +134,37 @@ CREATE INDEX dkim_key_domain ON dkim_key (domain, id);
 -- owner: mailbox
 -- reads: migration, spam
 CREATE TABLE mailbox (
-  id           {id},
-  account      BIGINT NOT NULL REFERENCES account (id),
-  domain       BIGINT NOT NULL REFERENCES domain (id),
-  local_part   TEXT NOT NULL,          -- as given
-  address      {text} NOT NULL,          -- folded, for look-ups (address.Key)
-  display_name TEXT NOT NULL,
-  password     TEXT NOT NULL,          -- argon2id
-  generation   BIGINT NOT NULL,        -- rises when cached log-ins must be forgotten
-  quota        BIGINT NOT NULL,        -- bytes
-  status       TEXT NOT NULL CHECK (status IN ('active', 'suspended')),
-  created_at   BIGINT NOT NULL,
-  deleted_at   BIGINT NOT NULL,         -- 0 while it lives; restorable for 30 days
-  -- Where the mail of a mailbox goes as well, one address to a line, and whether
-  -- it is kept here then; and whether its vacation may answer now.
-  forward_to TEXT NOT NULL DEFAULT '',
-  keep_copy BOOLEAN NOT NULL DEFAULT TRUE,
-  auto_reply BOOLEAN NOT NULL DEFAULT FALSE,
-  -- How much a spam filter may say about mail to a mailbox: off, lenient, normal
-  -- or strict.
-  spam_filter TEXT NOT NULL DEFAULT 'normal',
-  -- What SCRAM-SHA-256 proves a password by (RFC 5803 §2), several separated by
-  -- blanks; '' for none, as everywhere while the operator does not offer it.
-  scram TEXT NOT NULL DEFAULT '',
-  -- The mailbox's password that it was made of: an older release changes that alone,
-  -- and then it counts for nothing.
-  scram_of TEXT NOT NULL DEFAULT '',
-  -- How much of it is in mailbox_storage. A release that doesn't know the column leaves
-  -- it behind: the difference is added to each reading, and counted within an hour.
+  id            {id},
+  account       BIGINT NOT NULL REFERENCES account (id),
+  domain        BIGINT NOT NULL REFERENCES domain (id),
+  local_part    TEXT NOT NULL,   -- as given
+  address       {text} NOT NULL, -- folded, for look-ups (address.Key)
+  display_name  TEXT NOT NULL,
+  password      TEXT NOT NULL,   -- argon2id
+  generation    BIGINT NOT NULL, -- rises when cached logins become invalid
+  quota         BIGINT NOT NULL, -- bytes
+  status        TEXT NOT NULL CHECK (status IN ('active', 'suspended')),
+  created_at    BIGINT NOT NULL,
+  deleted_at    BIGINT NOT NULL, -- 0: not deleted; restorable for 30 days
+  -- Forwarding addresses, one a line; whether a copy stays here; and whether a vacation
+  -- reply is enabled.
+  forward_to    TEXT NOT NULL DEFAULT '',
+  keep_copy     BOOLEAN NOT NULL DEFAULT TRUE,
+  auto_reply    BOOLEAN NOT NULL DEFAULT FALSE,
+  -- Level of the spam filter: off, lenient, normal, strict.
+  spam_filter   TEXT NOT NULL DEFAULT 'normal',
+  -- Verifiers of SCRAM-SHA-256 (RFC 5803 §2), separated by blanks; '' for none, and while
+  -- the operator does not offer SCRAM.
+  scram         TEXT NOT NULL DEFAULT '',
+  -- Password hash that scram belongs to. After a change of the password alone, scram is
+  -- not valid.
+  scram_of      TEXT NOT NULL DEFAULT '',
+  -- Part of quota that mailbox_storage counts. Readers add the difference, which is counted
+  -- within an hour.
   counted_quota BIGINT NOT NULL DEFAULT 0,
-  -- The display name with which it is in mailbox_piece; NULL for none yet. Those in which
-  -- it is another, as an older release leaves them, are searched one by one.
-  indexed_name TEXT
+  -- Display name in mailbox_piece; NULL for none yet. Mailboxes with another display_name
+  -- are searched one by one.
+  indexed_name  TEXT
 );
 CREATE UNIQUE INDEX mailbox_live ON mailbox (domain, address) WHERE deleted_at = 0;
 CREATE INDEX mailbox_address ON mailbox (address);
@@ -177,7 +173,7 @@ CREATE INDEX mailbox_scram ON mailbox (id) WHERE scram <> '';
 CREATE INDEX mailbox_uncounted ON mailbox (account, id)
   WHERE counted_quota <> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END;
 CREATE INDEX mailbox_unindexed ON mailbox (account, id) WHERE indexed_name IS DISTINCT FROM display_name;
--- For lists of the live and of the deleted, of an account and of a domain.
+-- For lists of existing and deleted mailboxes, by account and by domain.
 CREATE INDEX mailbox_account_live ON mailbox (account, deleted_at, id);
 CREATE INDEX mailbox_domain_live ON mailbox (domain, deleted_at, id);
 CREATE INDEX mailbox_account_deleted ON mailbox (account, id) WHERE deleted_at > 0;
@@ -186,46 +182,44 @@ CREATE INDEX mailbox_domain_deleted ON mailbox (domain, id) WHERE deleted_at > 0
 -- owner: mailbox
 -- reads: folder
 CREATE TABLE mailbox_usage (
-  mailbox    {id},
-  bytes      BIGINT NOT NULL,
-  messages   BIGINT NOT NULL,
-  over_since BIGINT NOT NULL,           -- when RCPT was first refused for lack of room; 0 for none
-  -- Whether its owner knows that a mailbox is nearly full: 0 it is not, 1 it is
-  -- and has to be told, 2 it was told.
+  mailbox     {id},
+  bytes       BIGINT NOT NULL,
+  messages    BIGINT NOT NULL,
+  over_since  BIGINT NOT NULL, -- when RCPT was first rejected because the mailbox is full; 0 for none
+  -- Warning about a nearly full mailbox: 0 none, 1 due, 2 sent.
   nearly_full BIGINT NOT NULL DEFAULT 0,
-  -- A message counts for at least 1,024 bytes (mailbox.MinCharge). surcharge is what
-  -- small messages count for beyond their sizes; bytes stays the sum of sizes.
-  surcharge BIGINT NOT NULL DEFAULT 0
+  -- A message counts as at least 1,024 bytes (mailbox.MinCharge). surcharge is what small
+  -- messages count beyond their sizes; bytes is the sum of sizes.
+  surcharge   BIGINT NOT NULL DEFAULT 0
 ) {hot};
 CREATE INDEX mailbox_usage_nearly_full ON mailbox_usage (mailbox) WHERE nearly_full = 1;
 
 -- owner: folder
 CREATE TABLE folder (
-  id          {id},
-  mailbox     BIGINT NOT NULL REFERENCES mailbox (id),
-  name        {text} NOT NULL,           -- UTF-8, '/' between levels
-  special_use     {text} NOT NULL,           -- its special use (RFC 6154) such as '\Sent', or ''
-  uidvalidity BIGINT NOT NULL,
-  uid_next    BIGINT NOT NULL,
-  modseq      BIGINT NOT NULL,
-  changed_modseq     BIGINT NOT NULL,         -- the modseq of the last change that is no arrival
-  messages    BIGINT NOT NULL,
-  unseen      BIGINT NOT NULL,
-  bytes       BIGINT NOT NULL,
-  recent_uid  BIGINT NOT NULL,         -- messages from here on no session has seen yet
-  log_start_modseq   BIGINT NOT NULL,         -- changes up to this modseq are no longer in the log
-  surcharge BIGINT NOT NULL DEFAULT 0,
-  -- 2 * uid_next - messages grows by one with each arrival and each removal.
-  -- surcharge_mark grows by the same wherever surcharge is kept up. While the two
-  -- differ, as they do in every folder before its first recount and after changes by
-  -- a release that knows no surcharge, folder.Recount counts the folder again.
-  surcharge_mark BIGINT NOT NULL DEFAULT 0,
+  id               {id},
+  mailbox          BIGINT NOT NULL REFERENCES mailbox (id),
+  name             {text} NOT NULL, -- UTF-8, '/' between levels
+  special_use      {text} NOT NULL, -- special use (RFC 6154), such as '\Sent'; '' for none
+  uidvalidity      BIGINT NOT NULL,
+  uid_next         BIGINT NOT NULL,
+  modseq           BIGINT NOT NULL,
+  changed_modseq   BIGINT NOT NULL, -- modseq of the last change other than an arrival
+  messages         BIGINT NOT NULL,
+  unseen           BIGINT NOT NULL,
+  bytes            BIGINT NOT NULL,
+  recent_uid       BIGINT NOT NULL, -- first UID that no session has seen
+  log_start_modseq BIGINT NOT NULL, -- folder_change lacks changes up to this modseq
+  surcharge        BIGINT NOT NULL DEFAULT 0,
+  -- 2 * uid_next - messages grows by one with each arrival and each removal, and so does
+  -- surcharge_mark when surcharge is updated. Where the two differ, folder.Recount counts
+  -- the folder again.
+  surcharge_mark   BIGINT NOT NULL DEFAULT 0,
   UNIQUE (mailbox, name)
 ) {hot};
 CREATE UNIQUE INDEX folder_special ON folder (mailbox, special_use) WHERE special_use <> '';
 
--- Folders that were deleted, until their messages are gone too and no folder
--- made meanwhile can have got the same UIDVALIDITY.
+-- Deleted folders, until their messages are deleted and no new folder can have the same
+-- UIDVALIDITY.
 -- owner: folder
 CREATE TABLE deleted_folder (
   folder      {id},
@@ -241,39 +235,36 @@ CREATE TABLE subscription (
   PRIMARY KEY (mailbox, name)
 ) {clustered};
 
--- A message as filed: it never changes. Several folders of its mailbox may
--- show it.
+-- A stored message. It never changes. Several folders of its mailbox may show it.
 -- owner: folder
 CREATE TABLE message (
-  id         {id},
-  mailbox    BIGINT NOT NULL,
-  blob       BIGINT NOT NULL,
-  size       BIGINT NOT NULL,
-  outbound   BIGINT NOT NULL,          -- the outbound_message that it is a delivery of; 0 for none
-  message_id TEXT NOT NULL,
-  envelope   {blob} NOT NULL,          -- as IMAP shows it
-  structure  {blob} NOT NULL,           -- the index of its parts (message.Index)
-  -- What is appended by a client is in no thread.
-  account BIGINT NOT NULL DEFAULT 0,
-  domain BIGINT NOT NULL DEFAULT 0,
-  thread_id {text} NOT NULL DEFAULT '',
-  reference BIGINT NOT NULL DEFAULT 0, -- hash of its Message-ID; never 0 in a thread
-  arrival_id BIGINT NOT NULL DEFAULT 0, -- the same for all copies of one message
-  -- How an arriving message was judged, such as "spf=pass dkim=fail"; what is not
-  -- named is none.
-  check_results TEXT NOT NULL DEFAULT '',
-  -- What a message answers, for IMAP's THREAD=REFERENCES. Of messages that were
-  -- stored before it is read, and put here, when a client first asks for it.
-  reply_references {blob} NOT NULL DEFAULT '', -- hashes of Message-IDs, the nearest last; empty: not known yet
-  -- Mail of the service to one of the people may hold a link that lets in whoever
-  -- has it. Only the protocols of the mailbox that it is in give its text.
-  private BOOLEAN NOT NULL DEFAULT FALSE
+  id               {id},
+  mailbox          BIGINT NOT NULL,
+  blob             BIGINT NOT NULL,
+  size             BIGINT NOT NULL,
+  outbound         BIGINT NOT NULL,            -- outbound_message that was delivered; 0 for none
+  message_id       TEXT NOT NULL,
+  envelope         {blob} NOT NULL,            -- in the form of IMAP
+  structure        {blob} NOT NULL,            -- the index of its parts (message.Index)
+  -- Messages that clients append belong to no thread.
+  account          BIGINT NOT NULL DEFAULT 0,
+  domain           BIGINT NOT NULL DEFAULT 0,
+  thread_id        {text} NOT NULL DEFAULT '',
+  reference        BIGINT NOT NULL DEFAULT 0,  -- hash of its Message-ID; never 0 in a thread
+  arrival_id       BIGINT NOT NULL DEFAULT 0,  -- the same for all copies of a received message
+  -- Results of the checks of received mail, such as "spf=pass dkim=fail"; others are none.
+  check_results    TEXT NOT NULL DEFAULT '',
+  -- References of a message, for IMAP's THREAD=REFERENCES, stored when a client first asks.
+  reply_references {blob} NOT NULL DEFAULT '', -- hashes of Message-IDs, the nearest last; empty: not read yet
+  -- Service mail may contain a link that signs a person in. Only IMAP clients of the
+  -- mailbox get its text.
+  private          BOOLEAN NOT NULL DEFAULT FALSE
 );
 CREATE INDEX message_thread ON message (account, thread_id, id) WHERE thread_id <> '';
 CREATE INDEX message_reference ON message (account, reference, arrival_id, id) WHERE reference <> 0;
--- For listing what a mailbox holds, newest first, whatever the folders.
+-- For lists of a mailbox's messages in all folders, newest first.
 CREATE INDEX message_mailbox ON message (mailbox, id);
--- What arrived for an account, newest first, whatever the mailbox.
+-- For lists of an account's received mail in all mailboxes, newest first.
 CREATE INDEX message_account ON message (account, id) WHERE account <> 0;
 
 -- owner: folder
@@ -283,7 +274,7 @@ CREATE TABLE folder_message (
   uid           BIGINT NOT NULL,
   message       BIGINT NOT NULL,
   flags         BIGINT NOT NULL,
-  keywords      TEXT NOT NULL,         -- sorted, separated by blanks
+  keywords      TEXT NOT NULL, -- sorted, separated by blanks
   modseq        BIGINT NOT NULL,
   size          BIGINT NOT NULL,
   internal_date BIGINT NOT NULL,
@@ -291,25 +282,24 @@ CREATE TABLE folder_message (
   PRIMARY KEY (folder, uid)
 ) {clustered} {hot};
 CREATE INDEX folder_message_message ON folder_message (message);
--- PostgreSQL finds messages by a list of UIDs either one by one or by reading the
--- whole folder, which is quicker where folders hold a dozen. What it learns of the
--- average folder, or learnt before a large one was filled, made it read a million
--- rows for sixteen. Knowing nothing of folders, and that UIDs differ, it goes by
--- the size of the table. To give a column its own type forgets what was learnt.
+-- PostgreSQL finds messages by a list of UIDs one by one, or by reading the whole folder,
+-- which is faster in folders of a dozen messages. With statistics of the average folder it
+-- read a million rows for sixteen. So it gets none, except that UIDs differ, and decides by
+-- the size of the table.
 {postgres}ALTER TABLE folder_message ALTER COLUMN folder SET STATISTICS 0;
 {postgres}ALTER TABLE folder_message ALTER COLUMN uid SET (n_distinct = -1);
 
--- What each command changed; arrivals are seen by their UIDs and not logged.
+-- Changes of each command, for QRESYNC. Arrivals are not logged, as their UIDs show them.
 -- owner: folder
 CREATE TABLE folder_change (
   folder   BIGINT NOT NULL,
   modseq   BIGINT NOT NULL,
-  vanished BOOLEAN NOT NULL,           -- else flags changed
-  uids     TEXT NOT NULL,              -- a UID set such as 1:5,9
+  vanished BOOLEAN NOT NULL, -- else the flags changed
+  uids     TEXT NOT NULL,    -- a UID set such as 1:5,9
   PRIMARY KEY (folder, modseq)
 ) {clustered};
 
--- Messages that left a folder; deleted once no folder shows them.
+-- Messages that were removed from a folder, to be deleted if no other folder shows them.
 -- owner: folder
 CREATE TABLE expunged_message (
   message BIGINT NOT NULL PRIMARY KEY,
@@ -317,68 +307,67 @@ CREATE TABLE expunged_message (
 ) {clustered};
 CREATE INDEX expunged_message_at ON expunged_message (at);
 
--- Which deliveries the local courier has filed: should their outcome be lost,
--- they are not filed again. Pruned after some days.
+-- Deliveries that local delivery has filed. If their outcome is lost, they are not filed
+-- again. Deleted after some days.
 -- owner: inbound
 CREATE TABLE filed_delivery (
-  message BIGINT NOT NULL,             -- the outbound_message
+  message BIGINT NOT NULL, -- the outbound_message
   n       BIGINT NOT NULL,
   at      BIGINT NOT NULL,
   PRIMARY KEY (message, n)
 ) {clustered};
 CREATE INDEX filed_delivery_at ON filed_delivery (at);
 
--- The bytes of one message: those in the row, then those of the file. Small
--- messages have no file. Rows of several recipients may share one.
+-- The content of a message: bytes in the row, then the file. Small messages have no file.
+-- Rows of several recipients may share one.
 -- owner: blob
 -- reads: folder, db
 CREATE TABLE blob (
   id    {id},
-  size  BIGINT NOT NULL,               -- of both together
-  file  BIGINT NOT NULL,               -- names the file in the blob store; 0 for none
+  size  BIGINT NOT NULL, -- of row and file
+  file  BIGINT NOT NULL, -- name of the file in the blob store; 0 for none
   bytes {blob} NOT NULL
 );
 CREATE INDEX blob_file ON blob (file) WHERE file > 0;
--- Messages of up to 8 KB stay in their row instead of being cut into chunks,
--- and are not compressed: that cost more than everything else in storing one.
+-- Messages of up to 8 KB stay in their row, without compression: chunks and compression
+-- cost more than all other work of storing a message.
 {postgres} ALTER TABLE blob SET (toast_tuple_target = 8160);
 {postgres} ALTER TABLE blob ALTER COLUMN bytes SET STORAGE EXTERNAL;
 
 -- owner: outbound
 CREATE TABLE outbound_message (
-  id          {id},
-  account     BIGINT NOT NULL,
-  domain      BIGINT NOT NULL,
-  mailbox     BIGINT NOT NULL,         -- that submitted it; 0 for the API
-  sender      TEXT NOT NULL,           -- MAIL FROM of a submission; '' is the null sender
-  returns_to  TEXT NOT NULL,           -- where the API's signed return paths are; '' for a submission
-  header_from TEXT NOT NULL,
-  subject     TEXT NOT NULL,
-  message_id  TEXT NOT NULL,
-  thread_id   {text} NOT NULL,
-  metadata    TEXT NOT NULL,           -- JSON object
+  id               {id},
+  account          BIGINT NOT NULL,
+  domain           BIGINT NOT NULL,
+  mailbox          BIGINT NOT NULL,           -- sender's mailbox; 0 for the API
+  sender           TEXT NOT NULL,             -- MAIL FROM of a submission; '' is the null sender
+  returns_to       TEXT NOT NULL,             -- domain of signed return paths; '' for a submission
+  header_from      TEXT NOT NULL,
+  subject          TEXT NOT NULL,
+  message_id       TEXT NOT NULL,
+  thread_id        {text} NOT NULL,
+  metadata         TEXT NOT NULL,             -- JSON object
   utf8        BOOLEAN NOT NULL,        -- needs SMTPUTF8
-  eight_bit   BOOLEAN NOT NULL,        -- the body holds bytes above 127
-  size        BIGINT NOT NULL,
-  blob        BIGINT NOT NULL,
-  expires_at  BIGINT NOT NULL,
-  created_at  BIGINT NOT NULL,
-  -- Which template an API mail was made of; 0 for none.
-  template BIGINT NOT NULL DEFAULT 0,
+  eight_bit        BOOLEAN NOT NULL,          -- the body holds bytes above 127
+  size             BIGINT NOT NULL,
+  blob             BIGINT NOT NULL,
+  expires_at       BIGINT NOT NULL,
+  created_at       BIGINT NOT NULL,
+  -- Template of API mail; 0 for none.
+  template         BIGINT NOT NULL DEFAULT 0,
   template_version BIGINT NOT NULL DEFAULT 0,
   -- Threads: which messages of an account answer each other. A message that
   -- arrives, or that is submitted, is found by the hash of its Message-ID; mail of
   -- the API by its id, which is in its Message-ID.
-  reference BIGINT NOT NULL DEFAULT 0, -- hash of a Message-ID that is not made of the id; else 0
-  ret TEXT NOT NULL DEFAULT '', -- RET: HDRS, FULL
-  envid TEXT NOT NULL DEFAULT '', -- ENVID, decoded
+  reference        BIGINT NOT NULL DEFAULT 0, -- hash of a Message-ID that is not made of the id; else 0
+  ret              TEXT NOT NULL DEFAULT '',  -- RET: HDRS, FULL
+  envid            TEXT NOT NULL DEFAULT '',  -- ENVID, decoded
   -- What a submission says about TLS (RFC 8689): 'required' by the REQUIRETLS
   -- parameter of MAIL, 'optional' by the field "TLS-Required: No", else ''.
-  require_tls TEXT NOT NULL DEFAULT '',
-  -- The alias by which a message came that goes on to an address elsewhere; 0 for
-  -- what was sent from here.
-  forwarded BIGINT NOT NULL DEFAULT 0,
-  private BOOLEAN NOT NULL DEFAULT FALSE
+  require_tls      TEXT NOT NULL DEFAULT '',
+  -- Alias or mailbox that forwarded a received message; 0 for mail sent from here.
+  forwarded        BIGINT NOT NULL DEFAULT 0,
+  private          BOOLEAN NOT NULL DEFAULT FALSE
 );
 CREATE INDEX outbound_message_account ON outbound_message (account, id);
 CREATE INDEX outbound_message_thread ON outbound_message (account, thread_id, id) WHERE thread_id <> '';
@@ -387,39 +376,37 @@ CREATE INDEX outbound_message_reference ON outbound_message (account, reference,
 -- owner: queue
 -- reads: inbound
 CREATE TABLE delivery (
-  message     BIGINT NOT NULL,
-  n           BIGINT NOT NULL,         -- 0…, in the order of recipients
-  account     BIGINT NOT NULL,
-  recipient   TEXT NOT NULL,
-  kind        TEXT NOT NULL,           -- to, cc, bcc; envelope (submission)
-  destination {text} NOT NULL,           -- the recipient's domain, A-labels
-  state       {text} NOT NULL,
-  due_at      BIGINT NOT NULL,
-  expires_at  BIGINT NOT NULL,
-  lease      BIGINT,                  -- which node has it in hand
-  attempts    BIGINT NOT NULL,
-  sequence    BIGINT NOT NULL,         -- of its events
-  code        BIGINT NOT NULL,         -- the last reply
-  enhanced    TEXT NOT NULL,
-  reply       TEXT NOT NULL,
-  remote_host      TEXT NOT NULL,           -- the host that gave it, 'local' or 'sandbox'
-  updated_at  BIGINT NOT NULL,
-  offers_unsubscribe BOOLEAN NOT NULL DEFAULT FALSE, -- to unsubscribe
-  -- What the sender of a submission asked to be told of a recipient (RFC 3461),
-  -- and when it is told that the mail is not there yet.
-  notify BIGINT NOT NULL DEFAULT 0, -- NOTIFY as given, and 16 times what we tell of it
-  orcpt TEXT NOT NULL DEFAULT '', -- ORCPT as "rfc822;a@b", decoded
-  delay_report_at BIGINT NOT NULL DEFAULT 0, -- the sender is told then that it is late; 0: not, or told
-  -- A held delivery is in the hand of nobody: its tenure is 0, so that no index
-  -- of what waits has it. One that a node had in hand is marked, and its tenure
-  -- becomes 0 when the node lets go.
-  hold BIGINT NOT NULL DEFAULT 0, -- the queue_hold it is held for; 1: for itself; 0: not
-  held_at BIGINT NOT NULL DEFAULT 0, -- since when, while it is held
+  message            BIGINT NOT NULL,
+  n                  BIGINT NOT NULL,                -- 0…, in the order of recipients
+  account            BIGINT NOT NULL,
+  recipient          TEXT NOT NULL,
+  kind               TEXT NOT NULL,                  -- to, cc, bcc; envelope (submission)
+  destination        {text} NOT NULL,                -- the recipient's domain, A-labels
+  state              {text} NOT NULL,
+  due_at             BIGINT NOT NULL,
+  expires_at         BIGINT NOT NULL,
+  lease              BIGINT,                         -- node's lease; NULL for none
+  attempts           BIGINT NOT NULL,
+  sequence           BIGINT NOT NULL,                -- of its events
+  code               BIGINT NOT NULL,                -- the last reply
+  enhanced           TEXT NOT NULL,
+  reply              TEXT NOT NULL,
+  remote_host        TEXT NOT NULL,                  -- host of the reply, 'local' or 'sandbox'
+  updated_at         BIGINT NOT NULL,
+  offers_unsubscribe BOOLEAN NOT NULL DEFAULT FALSE, -- whether the message has an unsubscribe link
+  -- Delivery status notifications that the sender requested (RFC 3461).
+  notify             BIGINT NOT NULL DEFAULT 0,      -- NOTIFY as given, plus 16 times the part that we report
+  orcpt              TEXT NOT NULL DEFAULT '',       -- ORCPT as "rfc822;a@b", decoded
+  delay_report_at    BIGINT NOT NULL DEFAULT 0,      -- when to report the delay; 0: never, or reported
+  -- A held delivery has lease 0, so that indexes of due deliveries skip it. If a node has
+  -- leased it, it is marked, and its lease becomes 0 when the node releases it.
+  hold               BIGINT NOT NULL DEFAULT 0,      -- queue_hold that holds it; 1: held by itself; 0: not held
+  held_at            BIGINT NOT NULL DEFAULT 0,      -- since when; 0: not held
   PRIMARY KEY (message, n)
 ) {clustered};
 CREATE INDEX delivery_due ON delivery (due_at) WHERE lease IS NULL AND state IN ('scheduled', 'queued', 'deferred');
 CREATE INDEX delivery_lease ON delivery (lease, message, n) WHERE lease IS NOT NULL;
--- Few deliveries are in these states, so the ordinary way pays nothing for it.
+-- Few deliveries are in these states, so the usual path does not write to this index.
 CREATE INDEX delivery_unusual ON delivery (account, state, message)
   WHERE state IN ('scheduled', 'deferred', 'bounced', 'complained', 'suppressed', 'failed', 'cancelled');
 CREATE INDEX delivery_late ON delivery (delay_report_at) WHERE lease IS NULL AND delay_report_at > 0 AND state IN ('scheduled', 'queued', 'deferred');
@@ -432,25 +419,25 @@ CREATE INDEX delivery_hold ON delivery (hold, message, n) WHERE lease = 0;
 
 -- owner: queue
 CREATE TABLE attempt (
-  message    BIGINT NOT NULL,
-  n          BIGINT NOT NULL,
-  attempt    BIGINT NOT NULL,          -- 1…
-  started_at BIGINT NOT NULL,
-  duration_us     BIGINT NOT NULL,          -- how long it took
-  outcome    TEXT NOT NULL,            -- delivered, deferred, bounced, failed
-  host       TEXT NOT NULL,
-  ip         TEXT NOT NULL,
-  tls        TEXT NOT NULL,
-  stage      TEXT NOT NULL,
-  code       BIGINT NOT NULL,
-  enhanced   TEXT NOT NULL,
-  reply      TEXT NOT NULL,
-  transcript TEXT NOT NULL,
+  message     BIGINT NOT NULL,
+  n           BIGINT NOT NULL,
+  attempt     BIGINT NOT NULL, -- 1…
+  started_at  BIGINT NOT NULL,
+  duration_us BIGINT NOT NULL, -- how long it took
+  outcome     TEXT NOT NULL,   -- delivered, deferred, bounced, failed
+  host        TEXT NOT NULL,
+  ip          TEXT NOT NULL,
+  tls         TEXT NOT NULL,
+  stage       TEXT NOT NULL,
+  code        BIGINT NOT NULL,
+  enhanced    TEXT NOT NULL,
+  reply       TEXT NOT NULL,
+  transcript  TEXT NOT NULL,
   PRIMARY KEY (message, n, attempt)
 ) {clustered};
 
--- What happened, written in the transaction in which it happened; the
--- sequencer gives the position afterwards.
+-- Events. Each is written in the transaction that caused it; the sequencer assigns its
+-- position afterwards.
 -- owner: event
 -- reads: webhook, stat
 CREATE TABLE event (
@@ -458,18 +445,17 @@ CREATE TABLE event (
   position   BIGINT,
   account    BIGINT NOT NULL,
   kind       {text} NOT NULL,
-  message    BIGINT NOT NULL,          -- the outbound_message it is about; 0 for none
-  data       TEXT NOT NULL,            -- JSON
+  message    BIGINT NOT NULL,            -- outbound_message; 0 for none
+  data       TEXT NOT NULL,              -- JSON
   created_at BIGINT NOT NULL,
-  -- What an event is about, for lists, webhooks and figures.
-  domain BIGINT NOT NULL DEFAULT 0, -- of the sender, the mailbox, or itself; 0 for none
-  mailbox BIGINT NOT NULL DEFAULT 0, -- 0 for none
-  recipient {text} NOT NULL DEFAULT '', -- as suppressions are keyed; '' for none
-  status TEXT NOT NULL DEFAULT '', -- data.status; '' for none
-  -- What an inbound_email event says of the text of its message is read when the
-  -- event is first read itself, and is kept then: this is the message until then,
-  -- 0 afterwards and for every other event.
-  content BIGINT NOT NULL DEFAULT 0
+  -- Subjects of the event, for lists, webhooks and statistics.
+  domain     BIGINT NOT NULL DEFAULT 0,  -- of the sender, the mailbox, or itself; 0 for none
+  mailbox    BIGINT NOT NULL DEFAULT 0,  -- 0 for none
+  recipient  {text} NOT NULL DEFAULT '', -- as suppressions are keyed; '' for none
+  status     TEXT NOT NULL DEFAULT '',   -- data.status; '' for none
+  -- The excerpt of an inbound_email event is added to data when the event is first read.
+  -- Until then this is the message; 0 afterwards, and for all other events.
+  content    BIGINT NOT NULL DEFAULT 0
 );
 CREATE UNIQUE INDEX event_position ON event (position) WHERE position IS NOT NULL;
 CREATE INDEX event_account ON event (account, position) WHERE position IS NOT NULL;
@@ -482,14 +468,14 @@ CREATE INDEX event_kind ON event (account, kind, position) WHERE position IS NOT
 CREATE INDEX event_domain ON event (domain, kind, position) WHERE domain > 0 AND position IS NOT NULL;
 CREATE INDEX event_mailbox ON event (mailbox, kind, position) WHERE mailbox > 0 AND position IS NOT NULL;
 
--- The answers to requests that carried an Idempotency-Key, for a day.
+-- Responses to requests with an Idempotency-Key, for a day.
 -- owner: idempotency
 CREATE TABLE idempotency (
   account    BIGINT NOT NULL,
-  path       {text} NOT NULL,            -- of the operation, such as /outbound/send
-  key        {text} NOT NULL,            -- as the client gave it
-  sum        {blob} NOT NULL,          -- SHA-256 of the request's body
-  response     {blob} NOT NULL,
+  path       {text} NOT NULL, -- of the operation, such as /outbound/send
+  key        {text} NOT NULL, -- as the client gave it
+  sum        {blob} NOT NULL, -- SHA-256 of the request's body
+  response   {blob} NOT NULL,
   expires_at BIGINT NOT NULL,
   PRIMARY KEY (account, path, key)
 ) {clustered};
@@ -500,13 +486,13 @@ CREATE TABLE template (
   id         {id},
   account    BIGINT NOT NULL REFERENCES account (id),
   name       TEXT NOT NULL,
-  alias      {text} NOT NULL,            -- '' for none
-  latest     BIGINT NOT NULL,          -- the number of the newest version
-  published  BIGINT NOT NULL,          -- that of the version which is sent
+  alias      {text} NOT NULL, -- '' for none
+  latest     BIGINT NOT NULL, -- the number of the newest version
+  published  BIGINT NOT NULL, -- that of the version which is sent
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
-  -- What the versions of a template take, in bytes: an account has a limit of that.
-  bytes BIGINT NOT NULL DEFAULT 0
+  -- Size of all versions; limited for each account.
+  bytes      BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX template_account ON template (account, id);
 CREATE UNIQUE INDEX template_alias ON template (account, alias) WHERE alias <> '';
@@ -515,50 +501,50 @@ CREATE UNIQUE INDEX template_alias ON template (account, alias) WHERE alias <> '
 -- owner: template
 CREATE TABLE template_version (
   template   BIGINT NOT NULL REFERENCES template (id) ON DELETE CASCADE,
-  version    BIGINT NOT NULL,          -- 1…
+  version    BIGINT NOT NULL, -- 1…
   subject    TEXT NOT NULL,
   html       TEXT NOT NULL,
   text       TEXT NOT NULL,
   inline_css BOOLEAN NOT NULL,
-  variables  TEXT NOT NULL,            -- JSON
+  variables  TEXT NOT NULL,   -- JSON
   created_at BIGINT NOT NULL,
-  bytes BIGINT NOT NULL DEFAULT 0,
+  bytes      BIGINT NOT NULL DEFAULT 0,
   PRIMARY KEY (template, version)
 ) {clustered};
 
--- Addresses that an account's API mail does not go to. An entry of scope 'all'
--- stops every send, one of scope 'unsubscribable' those that offer to
--- unsubscribe; an address may have one of each, and the first reason is kept.
+-- Addresses that get no API mail of an account. Scope 'all' stops all messages,
+-- 'unsubscribable' those with an unsubscribe link. An address may have one of each; the
+-- first reason stays.
 -- owner: suppression
 CREATE TABLE suppression (
   id         {id},
   account    BIGINT NOT NULL,
-  address    {text} NOT NULL,            -- folded, for look-ups (address.Key)
+  address    {text} NOT NULL,  -- folded, for look-ups (address.Key)
   scope      {text} NOT NULL CHECK (scope IN ('all', 'unsubscribable')),
   reason     {text} NOT NULL CHECK (reason IN ('bounce', 'complaint', 'unsubscribe', 'manual')),
-  message    BIGINT NOT NULL,          -- the outbound_message that led to it; 0 for none
+  message    BIGINT NOT NULL,  -- the outbound_message that led to it; 0 for none
   n          BIGINT NOT NULL,
   diagnostic TEXT NOT NULL,
-  simulated  BOOLEAN NOT NULL,         -- of a simulator address: shown, and stops nothing
+  simulated  BOOLEAN NOT NULL, -- of a simulator address: listed, without effect
   created_at BIGINT NOT NULL,
   UNIQUE (account, address, scope)
 );
 CREATE INDEX suppression_account ON suppression (account, id);
 CREATE INDEX suppression_reason ON suppression (account, reason, id);
 
--- Complaints that the simulator still has to make.
+-- Complaints that the simulator will send.
 -- owner: relay
 CREATE TABLE simulated_complaint (
   message BIGINT NOT NULL,
   n       BIGINT NOT NULL,
   due_at  BIGINT NOT NULL,
-  until   BIGINT NOT NULL,             -- given up after this
+  until   BIGINT NOT NULL, -- no retry after this
   PRIMARY KEY (message, n)
 ) {clustered};
 CREATE INDEX simulated_complaint_due ON simulated_complaint (due_at);
 
--- By what sent messages are found: hashes of their recipients, words and so on.
--- Filled in the background, and could be made anew at any time.
+-- Search index of sent messages: hashes of recipients, words and so on. Built in the
+-- background; it could be rebuilt at any time.
 -- owner: outbound
 CREATE TABLE outbound_term (
   account BIGINT NOT NULL,
@@ -567,65 +553,62 @@ CREATE TABLE outbound_term (
   PRIMARY KEY (account, term, message)
 ) {clustered};
 
--- How far each pass over the messages has come: the first finds their terms,
--- the later ones those that were committed after the first had passed.
+-- Progress of the passes over sent messages. The first indexes their terms, the later ones
+-- find messages that were committed after an earlier pass.
 -- owner: outbound
 CREATE TABLE outbound_index_progress (
-  pass BIGINT NOT NULL PRIMARY KEY,
-  position BIGINT NOT NULL                 -- the last message that it has seen
+  pass     BIGINT NOT NULL PRIMARY KEY,
+  position BIGINT NOT NULL -- last message seen
 ) {clustered};
 INSERT INTO outbound_index_progress (pass, position) VALUES (0, 0), (1, 0), (2, 0);
 
--- What is still to be told to the sender of a submission: written in the
--- commit of what happened, deleted in the commit that files the report.
+-- Reports that senders of submissions are still to get. Written in the commit of the
+-- outcome, deleted in the commit that files the report.
 -- owner: queue
 CREATE TABLE notice (
-  id         {id},
-  message    BIGINT NOT NULL,
-  n          BIGINT NOT NULL,
-  action     TEXT NOT NULL CHECK (action IN ('failed', 'delayed', 'delivered', 'relayed')),
-  recipient  TEXT NOT NULL,
-  orcpt      TEXT NOT NULL,
-  code       BIGINT NOT NULL,          -- what the host said
-  enhanced   TEXT NOT NULL,
-  reply      TEXT NOT NULL,
-  remote_host     TEXT NOT NULL,
-  next_at    BIGINT NOT NULL,          -- of delayed: the next try
-  expires_at BIGINT NOT NULL,          -- and the last
-  at         BIGINT NOT NULL,          -- when it happened
-  due_at     BIGINT NOT NULL,          -- when to file the report; later than at after a failure to
+  id          {id},
+  message     BIGINT NOT NULL,
+  n           BIGINT NOT NULL,
+  action      TEXT NOT NULL CHECK (action IN ('failed', 'delayed', 'delivered', 'relayed')),
+  recipient   TEXT NOT NULL,
+  orcpt       TEXT NOT NULL,
+  code        BIGINT NOT NULL, -- reply of the host
+  enhanced    TEXT NOT NULL,
+  reply       TEXT NOT NULL,
+  remote_host TEXT NOT NULL,
+  next_at     BIGINT NOT NULL, -- next attempt of a delayed delivery
+  expires_at  BIGINT NOT NULL, -- end of attempts
+  at          BIGINT NOT NULL, -- when it happened
+  due_at      BIGINT NOT NULL, -- when to file the report
   UNIQUE (message, n, id)
 );
 CREATE INDEX notice_due ON notice (due_at);
 
--- The MTA-STS policies of other domains (RFC 8461), kept so that a restart
--- forgets none.
+-- MTA-STS policies of other domains (RFC 8461), which outlive a restart.
 -- owner: route
 CREATE TABLE sts_policy (
-  domain     {text} NOT NULL PRIMARY KEY,  -- A-labels, lower case
-  id         TEXT NOT NULL,              -- as in its TXT record
-  policy     TEXT NOT NULL,              -- as it was fetched
+  domain     {text} NOT NULL PRIMARY KEY, -- A-labels, lower case
+  id         TEXT NOT NULL,               -- as in its TXT record
+  policy     TEXT NOT NULL,               -- as it was fetched
   fetched_at BIGINT NOT NULL,
   expires_at BIGINT NOT NULL,
-  refresh_at BIGINT NOT NULL,            -- when it is fetched again, or dropped
-  used_at    BIGINT NOT NULL             -- when mail last went by it, give or take a day
+  refresh_at BIGINT NOT NULL,             -- when to fetch it again, or delete it
+  used_at    BIGINT NOT NULL              -- last use, to about a day
 );
 CREATE INDEX sts_policy_refresh ON sts_policy (refresh_at);
 
--- What an operator holds back, also of mail that is still to come. Deliveries
--- that are held for it carry its id.
+-- An operator's holds, which apply to future mail, too. Held deliveries have the hold's id.
 -- owner: queue
 CREATE TABLE queue_hold (
   id         {id},
   kind       {text} NOT NULL CHECK (kind IN ('destination', 'account')),
-  target     {text} NOT NULL,            -- the destination, or the account's id
+  target     {text} NOT NULL, -- the destination, or the account's id
   reason     TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   UNIQUE (kind, target)
 );
 
--- Destinations that an operator wants tried now: nodes that have put them off
--- begin again. Rows live an hour.
+-- Destinations that an operator wants retried: nodes end their back-off. Rows last an hour.
 -- owner: queue
 CREATE TABLE retry_request (
   destination {text} NOT NULL PRIMARY KEY,
@@ -633,49 +616,49 @@ CREATE TABLE retry_request (
 ) {clustered};
 CREATE INDEX retry_request_at ON retry_request (at);
 
--- Where the events of an account are sent to. One that was deleted is shown to
--- nobody, and stays until its deliveries are gone.
+-- An account's webhooks. A deleted one is hidden, and stays until its deliveries are
+-- deleted.
 -- owner: webhook
 CREATE TABLE webhook (
   id          {id},
   account     BIGINT NOT NULL REFERENCES account (id),
   url         TEXT NOT NULL,
   description TEXT NOT NULL,
-  kinds       TEXT NOT NULL,           -- ' bounce complaint ', or ' all '
-  domains     TEXT NOT NULL,           -- ids ' 1 2 ' that events must be about; '' with '' below for any
-  mailboxes   TEXT NOT NULL,           -- the same
+  kinds       TEXT NOT NULL,   -- ' bounce complaint ', or ' all '
+  domains     TEXT NOT NULL,   -- ids ' 1 2 '; '' in this and the next for any
+  mailboxes   TEXT NOT NULL,   -- the same
   status      TEXT NOT NULL CHECK (status IN ('enabled', 'disabled', 'deleted')),
-  reason      TEXT NOT NULL,           -- why it is disabled: manual, gone, failing; '' while it is not
+  reason      TEXT NOT NULL,   -- why it is disabled: manual, gone, failing; '' while it is not
   status_at   BIGINT NOT NULL,
-  secrets     {blob} NOT NULL,         -- sealed JSON: the secret, and older ones that still sign
-  old_until   BIGINT NOT NULL,         -- until when the last of these signs; 0 for none
-  revision    BIGINT NOT NULL,         -- rises with every change
+  secrets     {blob} NOT NULL, -- sealed JSON: the secret, and older ones that still sign
+  old_until   BIGINT NOT NULL, -- when the older secrets end; 0 for none
+  revision    BIGINT NOT NULL, -- rises with every change
   created_at  BIGINT NOT NULL,
   updated_at  BIGINT NOT NULL,
-  -- Whether deliveries of inbound_email events hold the content of the message: what
-  -- its header and its text say. Only who may read mail turns that on.
-  content BOOLEAN NOT NULL DEFAULT TRUE
+  -- Whether inbound_email events include header and text of the message. Only users who may
+  -- read mail can turn that on.
+  content     BOOLEAN NOT NULL DEFAULT TRUE
 );
 CREATE INDEX webhook_account ON webhook (account, id) WHERE status IN ('enabled', 'disabled');
 CREATE INDEX webhook_enabled ON webhook (account) WHERE status = 'enabled';
 CREATE INDEX webhook_deleted ON webhook (id) WHERE status = 'deleted';
 
--- What is on its way to one webhook: one node at a time works there.
+-- State of the dispatcher of a webhook, which runs on one node at a time.
 -- owner: webhook
 CREATE TABLE webhook_dispatch (
   webhook       {id},
-  lease        BIGINT,                -- which node works here
-  due_at        BIGINT,                -- when a node shall come, while none does; NULL: nothing waits
-  arrivals      BIGINT NOT NULL,       -- rises with every batch of deliveries: a node leaves only if it has seen all
-  generation          BIGINT NOT NULL,       -- rises when what is below begins anew
-  failing_since BIGINT NOT NULL,       -- the first failure since the last success; 0 for none
-  level         BIGINT NOT NULL,       -- how often in a row a single try after a rest failed
-  paused_until    BIGINT NOT NULL        -- no attempt before this
+  lease         BIGINT,          -- node's lease; NULL for none
+  due_at        BIGINT,          -- when to dispatch, while no node does; NULL: nothing due
+  arrivals      BIGINT NOT NULL, -- rises with each batch of deliveries: a node releases only after it has seen all
+  generation    BIGINT NOT NULL, -- rises when the columns below are reset
+  failing_since BIGINT NOT NULL, -- the first failure since the last success; 0 for none
+  level         BIGINT NOT NULL, -- number of failed trials in a row, each after a pause
+  paused_until  BIGINT NOT NULL  -- no attempt before this
 ) {hot};
 CREATE INDEX webhook_dispatch_due ON webhook_dispatch (due_at) WHERE lease IS NULL AND due_at IS NOT NULL;
 CREATE INDEX webhook_dispatch_lease ON webhook_dispatch (lease, webhook) WHERE lease IS NOT NULL;
 
--- One event on its way to one webhook. The id is the event's.
+-- Delivery of one event to one webhook. The id is the event's.
 -- owner: webhook
 CREATE TABLE webhook_delivery (
   webhook    BIGINT NOT NULL,
@@ -683,16 +666,15 @@ CREATE TABLE webhook_delivery (
   kind       TEXT NOT NULL,
   state      {text} NOT NULL,
   attempts   BIGINT NOT NULL,
-  tries      BIGINT NOT NULL,          -- the place in the schedule: attempts since it was last begun anew
+  tries      BIGINT NOT NULL, -- position in the retry schedule: attempts since the last reset
   due_at     BIGINT NOT NULL,
-  code       BIGINT NOT NULL,          -- HTTP status of the last attempt; 0 for none
-  error    TEXT NOT NULL,            -- of the last attempt; '' for none
-  body       TEXT NOT NULL,            -- of a test; an event's body is made of its row
+  code       BIGINT NOT NULL, -- HTTP status of the last attempt; 0 for none
+  error      TEXT NOT NULL,   -- of the last attempt; '' for none
+  body       TEXT NOT NULL,   -- body of a test; others are generated from the event
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL,
-  -- The same for one delivery, so that turning it on leaves the bodies of earlier
-  -- deliveries as they are. NULL: a node of an earlier release made the delivery.
-  content BOOLEAN,
+  -- webhook.content at the time of the event, so that a later change has no effect.
+  content    BOOLEAN,
   PRIMARY KEY (webhook, id)
 ) {clustered} {hot};
 CREATE INDEX webhook_delivery_due ON webhook_delivery (webhook, due_at, id) WHERE state = 'pending';
@@ -700,78 +682,77 @@ CREATE INDEX webhook_delivery_state ON webhook_delivery (webhook, state, id);
 
 -- owner: webhook
 CREATE TABLE webhook_attempt (
-  webhook    BIGINT NOT NULL,
-  id         BIGINT NOT NULL,
-  n          BIGINT NOT NULL,          -- 1…
-  started_at BIGINT NOT NULL,
-  duration_us     BIGINT NOT NULL,          -- how long it took
-  headers    TEXT NOT NULL,            -- JSON: what was sent
-  code       BIGINT NOT NULL,          -- HTTP status; 0 for no answer
-  error    TEXT NOT NULL,            -- '' for none
-  error_text      TEXT NOT NULL,            -- the trouble, for people
-  response   TEXT NOT NULL,            -- the beginning of the answer's body
-  next_at    BIGINT NOT NULL,          -- when it is tried again; 0 for never
+  webhook     BIGINT NOT NULL,
+  id          BIGINT NOT NULL,
+  n           BIGINT NOT NULL, -- 1…
+  started_at  BIGINT NOT NULL,
+  duration_us BIGINT NOT NULL, -- how long it took
+  headers     TEXT NOT NULL,   -- JSON: what was sent
+  code        BIGINT NOT NULL, -- HTTP status; 0 for no answer
+  error       TEXT NOT NULL,   -- '' for none
+  error_text  TEXT NOT NULL,   -- the error in words
+  response    TEXT NOT NULL,   -- beginning of the response body
+  next_at     BIGINT NOT NULL, -- next attempt; 0 for none
   PRIMARY KEY (webhook, id, n)
 ) {clustered};
 
--- Up to which event deliveries were made.
+-- Last event that has webhook deliveries.
 -- owner: webhook
 CREATE TABLE webhook_position (
-  id       {id},                       -- 1
+  id       {id}, -- 1
   position BIGINT NOT NULL
 ) {hot};
 INSERT INTO webhook_position (id, position) VALUES (1, 0);
 
--- What an operator allows an account instead of what all may: -1 is as all, 0
--- is no limit.
+-- Limits of an account that differ from the default; -1: default, 0: none.
 -- owner: quota
 CREATE TABLE quota_account (
   account             {id} REFERENCES account (id),
   requests_per_second BIGINT NOT NULL,
-  burst               BIGINT NOT NULL, -- requests that may come at once
+  burst               BIGINT NOT NULL, -- requests at once
   sends_per_hour      BIGINT NOT NULL,
   sends_per_day       BIGINT NOT NULL,
   recipients_per_day  BIGINT NOT NULL,
-  storage_mb          BIGINT NOT NULL  -- what the quotas of its mailboxes may be together
+  storage_mb          BIGINT NOT NULL  -- limit of the sum of its mailboxes' quotas
 );
 
--- What was drawn of the limit of an hour or a day: nodes draw a block and spend
--- it in memory. Windows that are over go when the account opens a new day.
+-- Use of a limit in an hour or a day. Nodes reserve blocks and spend them in memory. Past
+-- windows are deleted when the account begins a new day.
 -- owner: quota
 CREATE TABLE quota_window (
   account   BIGINT NOT NULL,
-  key       BIGINT NOT NULL,           -- the api_key whose own limit it is; 0: the account's
-  name      {text} NOT NULL,             -- of the limit, such as sends_per_hour
+  key       BIGINT NOT NULL, -- api_key with a limit of its own; 0: account's limit
+  name      {text} NOT NULL, -- of the limit, such as sends_per_hour
   starts_at BIGINT NOT NULL,
-  used     BIGINT NOT NULL,           -- by all nodes, less what they gave back
-  block     BIGINT NOT NULL,           -- the size of the last block
-  warned    BIGINT NOT NULL,           -- the draw that was told as rate_limit_warning; 0: none yet
+  used      BIGINT NOT NULL, -- by all nodes, without what they returned
+  block     BIGINT NOT NULL, -- the size of the last block
+  warned    BIGINT NOT NULL, -- use that was reported as rate_limit_warning; 0: none yet
   PRIMARY KEY (account, key, name, starts_at)
 ) {clustered};
 
--- What is kept of a sent message when its copy is deleted: by what an answer
--- finds its thread, and a late report its recipient.
+-- Traces of sent messages, which outlive their copies: a reply finds its thread by them, a
+-- late report its recipient.
 -- owner: outbound
 CREATE TABLE outbound_trace (
-  id         {id},                     -- of the message
+  id         {id},            -- of the message
   account    BIGINT NOT NULL,
   domain     BIGINT NOT NULL,
-  reference  BIGINT NOT NULL,          -- hash of its Message-ID
+  reference  BIGINT NOT NULL, -- hash of its Message-ID
   thread_id  {text} NOT NULL,
   message_id TEXT NOT NULL,
-  recipients {blob} NOT NULL           -- of API mail: 8 bytes for each delivery, in their order, by which an address can be recognised
+  recipients {blob} NOT NULL  -- API mail: 8 bytes of a hash for each delivery
 );
 CREATE INDEX outbound_trace_reference ON outbound_trace (account, reference, id);
 CREATE INDEX outbound_trace_thread ON outbound_trace (account, thread_id, id) WHERE thread_id <> '';
 
--- How often something happened in an hour (kept for some months) or a day of
--- UTC. The rows of domain 0 count all domains of an account.
+-- Counts of events in an hour (for some months) or a day of UTC. Rows of domain 0 count all
+-- domains of an account.
 -- owner: stat
 CREATE TABLE stat (
   account      BIGINT NOT NULL,
   domain       BIGINT NOT NULL,
-  span         BIGINT NOT NULL,        -- how long the period is, in microseconds: an hour or a day
-  period       BIGINT NOT NULL,        -- when it begins
+  span         BIGINT NOT NULL, -- length of the period in microseconds
+  period       BIGINT NOT NULL, -- begin
   delivered    BIGINT NOT NULL,
   deferred     BIGINT NOT NULL,
   bounced      BIGINT NOT NULL,
@@ -785,7 +766,7 @@ CREATE TABLE stat (
 ) {clustered};
 CREATE INDEX stat_period ON stat (span, period);
 
--- The same of what was accepted, which another duty counts.
+-- Counts of accepted messages, by another leader job.
 -- owner: stat
 CREATE TABLE stat_accepted (
   account    BIGINT NOT NULL,
@@ -798,7 +779,7 @@ CREATE TABLE stat_accepted (
 ) {clustered};
 CREATE INDEX stat_accepted_period ON stat_accepted (span, period);
 
--- Up to which position events are counted; one row.
+-- Position of the last event counted. One row.
 -- owner: stat
 CREATE TABLE stat_position (
   id       {id},
@@ -806,34 +787,34 @@ CREATE TABLE stat_position (
 );
 INSERT INTO stat_position (id, position) VALUES (1, 0);
 
--- What the sandbox kept back of what was sent to the outside.
+-- Messages to other servers that the sandbox captured.
 -- owner: relay
 CREATE TABLE captured_message (
   id         {id},
   account    BIGINT NOT NULL,
-  domain     TEXT NOT NULL,            -- of its From, A-labels
-  message    BIGINT NOT NULL,          -- the outbound_message
-  sender     TEXT NOT NULL,            -- MAIL FROM; '' is the null sender
-  recipients TEXT NOT NULL,            -- JSON list of addresses
+  domain     TEXT NOT NULL,   -- of its From, A-labels
+  message    BIGINT NOT NULL, -- the outbound_message
+  sender     TEXT NOT NULL,   -- MAIL FROM; '' is the null sender
+  recipients TEXT NOT NULL,   -- JSON list of addresses
   blob       BIGINT NOT NULL,
   size       BIGINT NOT NULL,
-  structure  {blob} NOT NULL           -- the index of its parts (message.Index)
+  structure  {blob} NOT NULL  -- the index of its parts (message.Index)
 );
 CREATE INDEX captured_message_account ON captured_message (account, id);
 
--- People who sign in to the dashboard. A person may belong to several accounts.
+-- Users of the dashboard. A user may belong to several accounts.
 -- owner: user
 CREATE TABLE dashboard_user (
-  id         {id},
-  email      {text} NOT NULL UNIQUE,     -- as address.Key
-  name       TEXT NOT NULL,
-  password   TEXT NOT NULL,            -- PHC string
-  totp       {blob},                   -- sealed; NULL: no second factor
-  totp_step  BIGINT NOT NULL DEFAULT 0, -- of the last code taken, none of which counts twice
-  created_at BIGINT NOT NULL,
-  -- An address belongs to whoever has proven it: by a link that came by mail.
-  address TEXT NOT NULL DEFAULT '', -- as it was given, to write to; '': as email has it
-  verified_at BIGINT NOT NULL DEFAULT 0 -- when the address was proven; 0: not yet
+  id          {id},
+  email       {text} NOT NULL UNIQUE,    -- as address.Key
+  name        TEXT NOT NULL,
+  password    TEXT NOT NULL,             -- PHC string
+  totp        {blob},                    -- sealed; NULL: no second factor
+  totp_step   BIGINT NOT NULL DEFAULT 0, -- time step of the last code, as each is valid once
+  created_at  BIGINT NOT NULL,
+  -- A user proves an address by a link that is sent to it.
+  address     TEXT NOT NULL DEFAULT '',  -- as given, for sending; '': as in email
+  verified_at BIGINT NOT NULL DEFAULT 0  -- 0: not proven yet
 );
 
 -- owner: user
@@ -842,8 +823,8 @@ CREATE TABLE dashboard_member (
   person     BIGINT NOT NULL REFERENCES dashboard_user (id),
   role       TEXT NOT NULL CHECK (role IN ('owner', 'member', 'reader')),
   created_at BIGINT NOT NULL,
-  -- Whether a member may read mail in the dashboard. Owners always may, members unless an
-  -- owner takes it away, readers if an owner allows it.
+  -- Whether the user may read mail in the dashboard. Owners always may; members by default;
+  -- readers if an owner allows it.
   reads_mail BOOLEAN NOT NULL DEFAULT FALSE,
   PRIMARY KEY (account, person)
 ) {clustered};
@@ -852,45 +833,44 @@ CREATE INDEX dashboard_member_person ON dashboard_member (person, account);
 -- owner: user
 CREATE TABLE dashboard_session (
   id         {id},
-  hash       {blob} NOT NULL UNIQUE,   -- of the token in the cookie
+  hash       {blob} NOT NULL UNIQUE, -- of the token in the cookie
   person     BIGINT NOT NULL REFERENCES dashboard_user (id),
-  account    BIGINT NOT NULL,          -- the one that is looked at
-  halfway    BIGINT NOT NULL,          -- 1 while the second factor is still asked for
-  address    TEXT NOT NULL,            -- of the client, at sign-in
-  agent      TEXT NOT NULL,            -- User-Agent, at sign-in
+  account    BIGINT NOT NULL,        -- account shown
+  halfway    BIGINT NOT NULL,        -- 1: the second factor is missing
+  address    TEXT NOT NULL,          -- of the client, at sign-in
+  agent      TEXT NOT NULL,          -- User-Agent, at sign-in
   created_at BIGINT NOT NULL,
   seen_at    BIGINT NOT NULL,
   expires_at BIGINT NOT NULL,
-  -- Wrong codes of the second factor in a session; at the limit the session ends.
-  tries BIGINT NOT NULL DEFAULT 0
+  -- Wrong codes of the second factor. At the limit the session ends.
+  tries      BIGINT NOT NULL DEFAULT 0
 );
 CREATE INDEX dashboard_session_person ON dashboard_session (person, id);
 CREATE INDEX dashboard_session_expires ON dashboard_session (expires_at);
 
--- Links that work once: to set the service up, to join an account, to choose a
--- new password.
+-- Links that work once: to set up the service, join an account or reset a password.
 -- owner: user
 CREATE TABLE dashboard_ticket (
   id         {id},
-  hash       {blob} NOT NULL UNIQUE,   -- of the token in the link
+  hash       {blob} NOT NULL UNIQUE,    -- of the token in the link
   kind       TEXT NOT NULL CHECK (kind IN ('setup', 'invite', 'reset')),
-  account    BIGINT NOT NULL,          -- to join; 0 for none
-  person     BIGINT NOT NULL,          -- whose password; 0 for none
-  email      TEXT NOT NULL,            -- who is invited; '' for whoever has the link
+  account    BIGINT NOT NULL,           -- account to join; 0 for none
+  person     BIGINT NOT NULL,           -- user of a password reset; 0 for none
+  email      TEXT NOT NULL,             -- invited address; '' for anybody with the link
   role       TEXT NOT NULL,
   created_at BIGINT NOT NULL,
   expires_at BIGINT NOT NULL,
-  address TEXT NOT NULL DEFAULT '', -- as it was given
-  proves BIGINT NOT NULL DEFAULT 0, -- 1: nobody but the holder of the address has seen the link
-  confirms BIGINT NOT NULL DEFAULT 0, -- 1: a reset that sets no password, but confirms the address
-  inviter BIGINT NOT NULL DEFAULT 0, -- who invites; 0: an operator at the command line
-  inviter_of BIGINT NOT NULL DEFAULT 0 -- the account in which the inviter may do so
+  address    TEXT NOT NULL DEFAULT '',  -- as it was given
+  proves     BIGINT NOT NULL DEFAULT 0, -- 1: using the link proves the address
+  confirms   BIGINT NOT NULL DEFAULT 0, -- 1: confirms the address, without a new password
+  inviter    BIGINT NOT NULL DEFAULT 0, -- inviting user; 0: operator at the command line
+  inviter_of BIGINT NOT NULL DEFAULT 0  -- account in which inviter has the right to invite
 );
 CREATE INDEX dashboard_ticket_account ON dashboard_ticket (account, id);
 CREATE INDEX dashboard_ticket_expires ON dashboard_ticket (expires_at);
 CREATE INDEX dashboard_ticket_inviter ON dashboard_ticket (inviter, inviter_of);
 
--- Codes to sign in without the second factor, each once.
+-- Recovery codes, each for one sign-in without the second factor.
 -- owner: user
 CREATE TABLE dashboard_recovery_code (
   person BIGINT NOT NULL REFERENCES dashboard_user (id),
@@ -898,84 +878,81 @@ CREATE TABLE dashboard_recovery_code (
   PRIMARY KEY (person, hash)
 ) {clustered};
 
--- Who did what.
+-- Audit log.
 -- owner: audit
 CREATE TABLE dashboard_audit (
-  id         {id},
-  account    BIGINT NOT NULL,
-  person     BIGINT NOT NULL,
-  actor_email        TEXT NOT NULL,            -- the e-mail address at that time
-  summary       TEXT NOT NULL,            -- a sentence
-  address    TEXT NOT NULL,            -- of the client
-  created_at BIGINT NOT NULL,
-  -- An entry of the audit log is written before the change and completed after it, so
-  -- that no change lacks an entry. dashboard_audit.person is the id of the user, API key or
-  -- mailbox that did it, by actor.
-  actor TEXT NOT NULL DEFAULT 'user', -- user, api_key, mailbox, operator, nobody
-  action {text} NOT NULL DEFAULT '', -- stable name: an operation of the API, or a route
-  object_id TEXT NOT NULL DEFAULT '', -- id of what was changed or read; '' for none
-  state TEXT NOT NULL DEFAULT 'done' -- begun, done, failed
+  id          {id},
+  account     BIGINT NOT NULL,
+  person      BIGINT NOT NULL,
+  actor_email TEXT NOT NULL,                -- e-mail address at that time
+  summary     TEXT NOT NULL,                -- a sentence
+  address     TEXT NOT NULL,                -- of the client
+  created_at  BIGINT NOT NULL,
+  -- An entry is written before the change and completed after it, so that no change lacks
+  -- an entry. person is the id of a user, API key or mailbox, as actor says.
+  actor       TEXT NOT NULL DEFAULT 'user', -- user, api_key, mailbox, operator, nobody
+  action      {text} NOT NULL DEFAULT '',   -- stable name: an operation of the API, or a route
+  object_id   TEXT NOT NULL DEFAULT '',     -- '' for none
+  state       TEXT NOT NULL DEFAULT 'done'  -- begun, done, failed
 );
 CREATE INDEX dashboard_audit_account ON dashboard_audit (account, id);
 CREATE INDEX dashboard_audit_created ON dashboard_audit (created_at);
 CREATE INDEX dashboard_audit_action ON dashboard_audit (account, action, id);
 
--- An alias is an address without a password, whose mail goes to others. An
--- address of a domain belongs to a mailbox that lives or to an alias, never to
--- both: whoever adds one holds the account (account.Hold).
+-- Aliases: addresses whose mail goes to others. An address belongs to a mailbox that is not
+-- deleted or to an alias, never to both: who adds one locks the account (account.Hold).
 -- owner: mailbox
 CREATE TABLE alias (
   id         {id},
   account    BIGINT NOT NULL REFERENCES account (id),
   domain     BIGINT NOT NULL REFERENCES domain (id),
-  local_part TEXT NOT NULL,            -- as given; '*' takes what nothing else does
-  address    {text} NOT NULL,            -- folded, for look-ups (address.Key)
+  local_part TEXT NOT NULL,   -- as given; '*' is the catch-all
+  address    {text} NOT NULL, -- folded, for look-ups (address.Key)
   created_at BIGINT NOT NULL,
   updated_at BIGINT NOT NULL
 );
 CREATE INDEX alias_account ON alias (account, id);
--- For the list of a domain's aliases: with one that begins with the domain, too,
--- PostgreSQL would sort all of them.
+-- Begins with the address: with another index that begins with the domain, PostgreSQL would
+-- sort all aliases of a domain for a list.
 CREATE INDEX alias_domain ON alias (domain, id);
 CREATE UNIQUE INDEX alias_address ON alias (address, domain);
 
 -- owner: mailbox
 CREATE TABLE alias_target (
   alias   BIGINT NOT NULL,
-  n       BIGINT NOT NULL,             -- 0…, in the order in which they were given
-  mailbox BIGINT NOT NULL,             -- of the same account; 0 for an address elsewhere
-  address TEXT NOT NULL,               -- elsewhere; '' for a mailbox
+  n       BIGINT NOT NULL, -- 0…, in the order in which they were given
+  mailbox BIGINT NOT NULL, -- of the same account; 0 for an external address
+  address TEXT NOT NULL,   -- external address; '' for a mailbox
   PRIMARY KEY (alias, n)
 ) {clustered};
 CREATE INDEX alias_target_mailbox ON alias_target (mailbox) WHERE mailbox > 0;
 
--- Passwords of single applications, beside the mailbox's own. They are random,
--- so a plain hash finds them.
+-- App passwords of mailboxes. They are random, so a plain hash finds them.
 -- owner: mailbox
 CREATE TABLE app_password (
   id           {id},
   mailbox      BIGINT NOT NULL,
   name         TEXT NOT NULL,
-  protocols    TEXT NOT NULL,          -- imap, smtp; separated by blanks
+  protocols    TEXT NOT NULL,   -- imap, smtp; separated by blanks
   hash         {blob} NOT NULL UNIQUE,
   created_at   BIGINT NOT NULL,
-  last_used_at BIGINT NOT NULL,         -- give or take an hour; 0 for never
-  scram TEXT NOT NULL DEFAULT ''
+  last_used_at BIGINT NOT NULL, -- to about an hour; 0 for never
+  scram        TEXT NOT NULL DEFAULT ''
 );
 CREATE INDEX app_password_mailbox ON app_password (mailbox, id);
 CREATE INDEX app_password_scram ON app_password (id) WHERE scram <> '';
 
--- Who signed in to a mailbox, or tried to. What repeats within an hour is one
--- row; only the newest are kept.
+-- Logins to mailboxes, also failed ones. Repetitions within an hour share a row; only the
+-- newest rows are kept.
 -- owner: mailbox
 CREATE TABLE sign_in (
   id           {id},
   mailbox      BIGINT NOT NULL,
   protocol     TEXT NOT NULL,
-  address      TEXT NOT NULL,          -- of the client
+  address      TEXT NOT NULL,   -- of the client
   result       TEXT NOT NULL,
-  failed       BIGINT NOT NULL,        -- 0 for a result of ok, else 1
-  app_password TEXT NOT NULL,          -- its name; '' for the mailbox's own
+  failed       BIGINT NOT NULL, -- 0 for a result of ok, else 1
+  app_password TEXT NOT NULL,   -- its name; '' for the mailbox's own
   times        BIGINT NOT NULL,
   first_at     BIGINT NOT NULL,
   last_at      BIGINT NOT NULL
@@ -984,68 +961,68 @@ CREATE INDEX sign_in_mailbox ON sign_in (mailbox, id);
 CREATE INDEX sign_in_newest ON sign_in (mailbox, failed, id);
 CREATE INDEX sign_in_last ON sign_in (last_at);
 
--- What a mailbox answers while its owner is away (RFC 3834).
+-- Vacation replies (RFC 3834).
 -- owner: mailbox
 CREATE TABLE vacation (
   mailbox    {id},
   enabled    BOOLEAN NOT NULL,
-  starts_at  BIGINT NOT NULL,          -- 0: at once
-  ends_at    BIGINT NOT NULL,          -- 0: never
-  subject    TEXT NOT NULL,            -- '': that of the message, with a word before it
+  starts_at  BIGINT NOT NULL, -- 0: at once
+  ends_at    BIGINT NOT NULL, -- 0: never
+  subject    TEXT NOT NULL,   -- '': that of the message, with a prefix
   body       TEXT NOT NULL,
-  days       BIGINT NOT NULL,          -- after how many a sender is answered again
-  round      BIGINT NOT NULL,          -- another one when all are to be answered anew
+  days       BIGINT NOT NULL, -- days until a sender gets another reply
+  round      BIGINT NOT NULL, -- rises when all senders may get another reply
   updated_at BIGINT NOT NULL
 );
 
--- Who was answered, and when last.
+-- Last vacation reply to each sender.
 -- owner: mailbox
 CREATE TABLE vacation_reply (
   mailbox BIGINT NOT NULL,
-  sender  {text} NOT NULL,               -- folded (address.Key)
+  sender  {text} NOT NULL, -- folded (address.Key)
   round   BIGINT NOT NULL,
   at      BIGINT NOT NULL,
   PRIMARY KEY (mailbox, sender)
 ) {clustered};
 CREATE INDEX vacation_reply_at ON vacation_reply (at);
 
--- A mailbox that is being copied, or was, from another server.
+-- Migrations of mailboxes from other servers.
 -- owner: migration
 CREATE TABLE migration (
-  id            {id},
-  account       BIGINT NOT NULL REFERENCES account (id),
-  domain        BIGINT NOT NULL,       -- of the mailbox
-  mailbox       BIGINT NOT NULL,
-  host          TEXT NOT NULL,
-  port          BIGINT NOT NULL,
-  tls           TEXT NOT NULL CHECK (tls IN ('implicit', 'starttls', 'none')),
-  username      TEXT NOT NULL,
-  password      {blob},                -- sealed; NULL once it has ended
-  insecure      BIGINT NOT NULL,       -- 1: certificates are not checked
-  selected_folders        TEXT NOT NULL,         -- JSON list of folders; '' for all
-  source        BIGINT NOT NULL,       -- hash of host and user name: one at a time
-  state         TEXT NOT NULL CHECK (state IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
-  error       TEXT NOT NULL,         -- why it failed, or waits; '' for none
-  lease        BIGINT,                -- which node has it in hand
-  due_at        BIGINT,                -- when a node shall take it, while none has it; NULL: it has ended
-  retries       BIGINT NOT NULL,       -- tries in a row without progress
-  planned       BIGINT NOT NULL,       -- 1 once the folders are known
-  folders       BIGINT NOT NULL,
-  folders_done  BIGINT NOT NULL,
-  messages      BIGINT NOT NULL,       -- of all folders
-  messages_done BIGINT NOT NULL,       -- that were looked at
-  copied        BIGINT NOT NULL,
-  skipped       BIGINT NOT NULL,       -- there already
-  failed        BIGINT NOT NULL,
-  bytes         BIGINT NOT NULL,       -- of all folders
-  bytes_copied  BIGINT NOT NULL,
-  run_at        BIGINT NOT NULL,       -- when it was last taken in hand, and what was done until then
-  run_messages  BIGINT NOT NULL,
-  run_bytes     BIGINT NOT NULL,
-  created_at    BIGINT NOT NULL,
-  started_at    BIGINT NOT NULL,       -- 0: not yet
-  finished_at   BIGINT NOT NULL,       -- 0: not yet
-  updated_at    BIGINT NOT NULL
+  id               {id},
+  account          BIGINT NOT NULL REFERENCES account (id),
+  domain           BIGINT NOT NULL, -- of the mailbox
+  mailbox          BIGINT NOT NULL,
+  host             TEXT NOT NULL,
+  port             BIGINT NOT NULL,
+  tls              TEXT NOT NULL CHECK (tls IN ('implicit', 'starttls', 'none')),
+  username         TEXT NOT NULL,
+  password         {blob},          -- sealed; NULL after the end
+  insecure         BIGINT NOT NULL, -- 1: certificates are not checked
+  selected_folders TEXT NOT NULL,   -- JSON list of folders; '' for all
+  source           BIGINT NOT NULL, -- hash of host and user name: one migration at a time
+  state            TEXT NOT NULL CHECK (state IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
+  error            TEXT NOT NULL,   -- reason of a failure or a wait; '' for none
+  lease            BIGINT,          -- node's lease; NULL for none
+  due_at           BIGINT,          -- when to run, while no node does; NULL: ended
+  retries          BIGINT NOT NULL, -- failures in a row without progress
+  planned          BIGINT NOT NULL, -- 1 once the folders are known
+  folders          BIGINT NOT NULL,
+  folders_done     BIGINT NOT NULL,
+  messages         BIGINT NOT NULL, -- of all folders
+  messages_done    BIGINT NOT NULL, -- looked at
+  copied           BIGINT NOT NULL,
+  skipped          BIGINT NOT NULL, -- existed already
+  failed           BIGINT NOT NULL,
+  bytes            BIGINT NOT NULL, -- of all folders
+  bytes_copied     BIGINT NOT NULL,
+  run_at           BIGINT NOT NULL, -- start of the last run, and the counts at that time
+  run_messages     BIGINT NOT NULL,
+  run_bytes        BIGINT NOT NULL,
+  created_at       BIGINT NOT NULL,
+  started_at       BIGINT NOT NULL, -- 0: not yet
+  finished_at      BIGINT NOT NULL, -- 0: not yet
+  updated_at       BIGINT NOT NULL
 ) {hot};
 CREATE INDEX migration_account ON migration (account, id);
 CREATE INDEX migration_domain ON migration (account, domain, id);
@@ -1056,63 +1033,63 @@ CREATE INDEX migration_busy ON migration (account) WHERE lease IS NOT NULL;
 CREATE INDEX migration_open ON migration (account, id) WHERE state IN ('queued', 'running');
 CREATE UNIQUE INDEX migration_source ON migration (source) WHERE lease IS NOT NULL;
 
--- A folder of the source, and how far it is.
+-- Folders of a migration, with their progress.
 -- owner: migration
 CREATE TABLE migration_folder (
   migration   BIGINT NOT NULL,
   n           BIGINT NOT NULL,
-  name        TEXT NOT NULL,           -- there
-  target      TEXT NOT NULL,           -- here
+  name        TEXT NOT NULL,   -- there
+  target      TEXT NOT NULL,   -- here
   state       TEXT NOT NULL CHECK (state IN ('waiting', 'done', 'failed')),
-  error     TEXT NOT NULL,           -- why it failed; '' for none
+  error       TEXT NOT NULL,   -- why it failed; '' for none
   subscribed  BIGINT NOT NULL,
-  uidvalidity BIGINT NOT NULL,         -- of what follows
-  last_uid    BIGINT NOT NULL,         -- up to which all is done
+  uidvalidity BIGINT NOT NULL, -- of what follows
+  last_uid    BIGINT NOT NULL, -- last UID done
   messages    BIGINT NOT NULL,
   done        BIGINT NOT NULL,
   copied      BIGINT NOT NULL,
   skipped     BIGINT NOT NULL,
   failed      BIGINT NOT NULL,
-  bytes       BIGINT NOT NULL,         -- -1: not known yet
+  bytes       BIGINT NOT NULL, -- -1: not known yet
   PRIMARY KEY (migration, n)
 ) {clustered} {hot};
 
--- What was copied, so that none comes twice.
+-- Copied messages, so that none is copied twice.
 -- owner: migration
 CREATE TABLE migration_copied (
   mailbox     BIGINT NOT NULL,
-  source      BIGINT NOT NULL,         -- hash of host, user name and folder
+  source      BIGINT NOT NULL, -- hash of host, user name and folder
   uidvalidity BIGINT NOT NULL,
   uid         BIGINT NOT NULL,
-  digest      BIGINT NOT NULL,         -- of Message-ID, size and date: for when UIDVALIDITY is another
+  digest      BIGINT NOT NULL, -- hash of Message-ID, size and date, for a changed UIDVALIDITY
   migration   BIGINT NOT NULL,
   PRIMARY KEY (mailbox, source, uidvalidity, uid)
 ) {clustered};
 CREATE INDEX migration_copied_digest ON migration_copied (mailbox, source, digest);
 
--- What could not be copied, the first thousand of each.
+-- Messages that could not be copied, the first thousand of each migration.
 -- owner: migration
 CREATE TABLE migration_failure (
   migration BIGINT NOT NULL,
   n         BIGINT NOT NULL,
   folder    TEXT NOT NULL,
-  uid       BIGINT NOT NULL,           -- 0: the folder as a whole
-  error       TEXT NOT NULL,
+  uid       BIGINT NOT NULL, -- 0: the folder as a whole
+  error     TEXT NOT NULL,
   PRIMARY KEY (migration, n)
 ) {clustered};
 
--- How many messages that an account taught the spam filter hold a word.
+-- Bayes filter: number of trained messages of an account that contain a token.
 -- owner: spam
 CREATE TABLE spam_token (
   account BIGINT NOT NULL,
-  token   BIGINT NOT NULL,             -- 64 bits of a hash
-  spam    BIGINT NOT NULL,             -- below 0 it is 0: the word was forgotten before
+  token   BIGINT NOT NULL, -- 64 bits of a hash
+  spam    BIGINT NOT NULL, -- a negative value counts as 0
   ham     BIGINT NOT NULL,
-  day     BIGINT NOT NULL,             -- of the last one, from 1970 on
+  day     BIGINT NOT NULL, -- of the last message, since 1970
   PRIMARY KEY (account, token)
 ) {clustered};
 
--- How many messages that was in all.
+-- Bayes filter: number of trained messages of an account.
 -- owner: spam
 CREATE TABLE spam_training_total (
   account {id},
@@ -1120,18 +1097,17 @@ CREATE TABLE spam_training_total (
   ham     BIGINT NOT NULL
 );
 
--- What was taught, so that no message counts twice.
+-- Bayes filter: trained messages, so that none counts twice.
 -- owner: spam
 CREATE TABLE spam_trained_message (
   account BIGINT NOT NULL,
-  mark    BIGINT NOT NULL,             -- 64 bits of a hash of the message
+  mark    BIGINT NOT NULL, -- 64 bits of a hash of the message
   spam    BOOLEAN NOT NULL,
   day     BIGINT NOT NULL,
   PRIMARY KEY (account, mark)
 ) {clustered};
 
--- What is yet to be learned: messages that a person put somewhere. They are
--- found where they are now, whose they are with their mailbox.
+-- Bayes filter: messages to train, which a user moved to or out of Junk.
 -- owner: spam
 CREATE TABLE spam_training_task (
   message {id},
@@ -1139,117 +1115,112 @@ CREATE TABLE spam_training_task (
   spam    BOOLEAN NOT NULL
 );
 
--- Which secret key the sealed values of this database were sealed with: one
--- row, for all nodes.
+-- Fingerprint of the secret key that sealed this database's values. One row.
 -- owner: db
 CREATE TABLE service_key (
-  id          {id},           -- 1
+  id          {id}, -- 1
   fingerprint TEXT NOT NULL
 );
 
--- A link that gives a phone the profile of a mailbox, with an app password that
--- is made when it is followed: once.
+-- Links to the configuration profile of a mailbox. Each works once and generates an app
+-- password when it is followed.
 -- owner: mailbox
 CREATE TABLE profile_link (
   id         {id},
   mailbox    BIGINT NOT NULL,
-  generation BIGINT NOT NULL,          -- of the mailbox's log-ins: a new password ends it
-  name       TEXT NOT NULL,            -- of the device
-  hash       {blob} NOT NULL UNIQUE,   -- of the token
+  generation BIGINT NOT NULL,        -- mailbox.generation: a new password ends the link
+  name       TEXT NOT NULL,          -- of the device
+  hash       {blob} NOT NULL UNIQUE, -- of the token
   expires_at BIGINT NOT NULL,
-  used_at   BIGINT NOT NULL           -- 0: not yet
+  used_at    BIGINT NOT NULL         -- 0: not yet
 );
 CREATE INDEX profile_link_mailbox ON profile_link (mailbox, id);
 CREATE INDEX profile_link_expires ON profile_link (expires_at);
 
--- What a node knew of a large folder when it wrote that down, so that the next
--- one to open it need not read all its messages. Derived: where it is missing or
--- too old, the messages are read.
+-- Saved views of large folders, so that opening one does not read all messages. Derived: if
+-- a view is missing or too old, the messages are read.
 -- owner: folder
 CREATE TABLE folder_view (
-  folder  {id},
-  version BIGINT NOT NULL,             -- rises with every writing
-  format  BIGINT NOT NULL,             -- of the parts
-  changed_modseq BIGINT NOT NULL,             -- folder.changed then
-  next_uid    BIGINT NOT NULL,             -- messages from this UID on are not in it
-  keyword_sets   TEXT NOT NULL                -- the sets of keywords that the parts number, a line each
+  folder         {id},
+  version        BIGINT NOT NULL, -- rises with each write
+  format         BIGINT NOT NULL, -- of the parts
+  changed_modseq BIGINT NOT NULL, -- folder.changed_modseq at that time
+  next_uid       BIGINT NOT NULL, -- first UID that is missing
+  keyword_sets   TEXT NOT NULL    -- keyword sets, one a line; parts refer to line numbers
 );
 
--- Its messages, by ranges of UIDs.
+-- Messages of a saved view, by ranges of UIDs.
 -- owner: folder
 CREATE TABLE folder_view_part (
   folder BIGINT NOT NULL,
-  part   BIGINT NOT NULL,              -- UID >> 14
+  part   BIGINT NOT NULL, -- UID >> 14
   data   {blob} NOT NULL,
   PRIMARY KEY (folder, part)
 );
 
--- What came later of a delivery and did not change its state: a report that
--- another host still tries, an automatic reply. It stands in the timeline.
+-- Later information about a delivery that does not change its state, such as a delay report
+-- of another host or an automatic reply. The timeline shows it.
 -- owner: queue
 CREATE TABLE remark (
-  message  BIGINT NOT NULL,
-  n        BIGINT NOT NULL,
-  mark     {text} NOT NULL,              -- of the report, so that one which comes twice is told once
-  at       BIGINT NOT NULL,
-  outcome  TEXT NOT NULL,              -- deferred, delivered
-  stage    TEXT NOT NULL,              -- delay, auto-reply
-  code     BIGINT NOT NULL,
-  enhanced TEXT NOT NULL,
-  reply    TEXT NOT NULL,
-  remote_host   TEXT NOT NULL,
+  message     BIGINT NOT NULL,
+  n           BIGINT NOT NULL,
+  mark        {text} NOT NULL, -- identifies the report, so that a duplicate is ignored
+  at          BIGINT NOT NULL,
+  outcome     TEXT NOT NULL,   -- deferred, delivered
+  stage       TEXT NOT NULL,   -- delay, auto-reply
+  code        BIGINT NOT NULL,
+  enhanced    TEXT NOT NULL,
+  reply       TEXT NOT NULL,
+  remote_host TEXT NOT NULL,
   PRIMARY KEY (message, n, mark)
 ) {clustered};
 
--- Connections that are signed in to mailboxes now. Those of a tenure that has
--- ended are over, and count for nothing until they are deleted.
+-- Open sessions of mailboxes. Those of an expired lease have ended, and are ignored until
+-- they are deleted.
 -- owner: mailbox
 CREATE TABLE mailbox_session (
   id           {id},
   mailbox      BIGINT NOT NULL,
-  lease       BIGINT NOT NULL,        -- of the node that has the connection
+  lease        BIGINT NOT NULL, -- of the connection's node
   protocol     TEXT NOT NULL,
-  address      TEXT NOT NULL,          -- of the client
-  app_password TEXT NOT NULL,          -- its name; '' for the mailbox's own
-  program      TEXT NOT NULL,          -- what the client calls itself; '' for nothing
+  address      TEXT NOT NULL,   -- of the client
+  app_password TEXT NOT NULL,   -- its name; '' for the mailbox's own
+  program      TEXT NOT NULL,   -- client's name for itself; '' for none
   since        BIGINT NOT NULL
 );
 CREATE INDEX mailbox_session_mailbox ON mailbox_session (mailbox, id);
 CREATE INDEX mailbox_session_lease ON mailbox_session (lease, id);
 
--- Names the life of the PostgreSQL server: what is not logged is gone after a
--- crash, and not there on a standby that takes over, so that the row is another
--- one then. One row; SQLite has no use for it.
+-- Incarnation of the PostgreSQL server. An unlogged table is empty after a crash and on a
+-- standby that takes over, so a new row is inserted then. One row; not used on SQLite.
 -- owner: db
 CREATE TABLE server_incarnation (
-  id   {id},          -- 1
+  id   {id}, -- 1
   name TEXT NOT NULL
 );
 {postgres}ALTER TABLE server_incarnation SET UNLOGGED;
 
--- Tells this database from others that are used with the same secret key: a
--- copy, or one begun anew. One row, for all nodes.
+-- Distinguishes this database from others with the same secret key, such as a copy. One row.
 -- owner: db
 CREATE TABLE database_name (
-  id   {id},          -- 1
+  id   {id}, -- 1
   name TEXT NOT NULL
 );
 
--- Failed logins, counted over all nodes: by credential (network ''), by network
--- (credential ''), and by credential and network where the credential has
--- signed in from that network. A row says when its failures are forgotten; each
--- failure moves that time on.
+-- Failed logins of all nodes: by credential (network ''), by network (credential ''), and by
+-- both if the credential has signed in from that network. Each failure moves clear_at, when
+-- the failures are forgotten.
 -- owner: ratelimit
 CREATE TABLE login_failure (
-  credential {text} NOT NULL,          -- "mailbox:ID", "apps:ID", "user:ID", …
-  network    {text} NOT NULL,          -- the client's: /32, /64 or /48
+  credential {text} NOT NULL, -- "mailbox:ID", "apps:ID", "user:ID", …
+  network    {text} NOT NULL, -- the client's: /32, /64 or /48
   clear_at   BIGINT NOT NULL,
   PRIMARY KEY (credential, network)
 ) {clustered};
 CREATE INDEX login_failure_clear ON login_failure (clear_at);
 
--- The networks that a credential has signed in from lately. There, only its own
--- failures count against it.
+-- Networks that a credential has recently signed in from. There, only its own failures
+-- count.
 -- owner: ratelimit
 CREATE TABLE login_network (
   credential {text} NOT NULL,
@@ -1259,32 +1230,31 @@ CREATE TABLE login_network (
 ) {clustered};
 CREATE INDEX login_network_seen ON login_network (seen_at);
 
--- How much mail of the service was sent to an address, or at somebody's wish, in
--- a window of time.
+-- Number of service mails to an address, or on behalf of a user, in a window of time.
 -- owner: user
 CREATE TABLE service_mail (
-  key       {text} NOT NULL,           -- the kind of mail, and to whom or by whom
-  ends_at   BIGINT NOT NULL,           -- of the window
-  sent      BIGINT NOT NULL,
+  key     {text} NOT NULL, -- kind of mail, and recipient or user
+  ends_at BIGINT NOT NULL, -- of the window
+  sent    BIGINT NOT NULL,
   PRIMARY KEY (key, ends_at)
 ) {clustered};
 CREATE INDEX service_mail_ends ON service_mail (ends_at);
 
--- What was copied otherwise than it was at the source: a line for all messages of a
--- folder of which the same is to be said.
+-- Differences between source and copy: one row for all messages of a folder with the same
+-- difference.
 -- owner: migration
 CREATE TABLE migration_note (
   migration BIGINT NOT NULL,
-  k         BIGINT NOT NULL,           -- hash of folder and note
-  folder    TEXT NOT NULL,             -- there
-  uid       BIGINT NOT NULL,           -- there, of the first
+  k         BIGINT NOT NULL, -- hash of folder and note
+  folder    TEXT NOT NULL,   -- there
+  uid       BIGINT NOT NULL, -- at the source, of the first message
   note      TEXT NOT NULL,
-  messages  BIGINT NOT NULL,           -- how many
+  messages  BIGINT NOT NULL, -- how many
   PRIMARY KEY (migration, k)
 ) {clustered};
 
--- Who sent what an account forwarded, where his address is too long for a return path of
--- its own. It is kept for as long as a report may come back.
+-- Senders of forwarded mail whose addresses are too long for an encoded return path. Kept
+-- for as long as a report may come back.
 -- owner: inbound
 CREATE TABLE forward_path (
   id      {id},
@@ -1294,17 +1264,16 @@ CREATE TABLE forward_path (
 );
 CREATE INDEX forward_path_at ON forward_path (at);
 
--- What the quotas of an account's live mailboxes are together, as far as they are
--- counted: the sum of mailbox.counted. It changes in the transaction that changes
--- that, by whoever holds the account (account.Hold).
+-- Sum of mailbox.counted_quota of an account's mailboxes that are not deleted. It changes in
+-- the same transaction, under the lock of the account (account.Hold).
 -- owner: mailbox
 CREATE TABLE mailbox_storage (
   account  {id},
-  allotted BIGINT NOT NULL             -- bytes
+  allotted BIGINT NOT NULL -- bytes
 );
 
--- All that follows some letter of a mailbox's address and display name, in lower case,
--- cut to 12 letters: who searches for a part of them finds it by how it begins.
+-- Suffixes of mailboxes' addresses and display names, in lower case, cut to 12 letters:
+-- searching for a part of a name is a search for a prefix of a suffix.
 -- owner: mailbox
 CREATE TABLE mailbox_piece (
   account BIGINT NOT NULL,
@@ -1313,13 +1282,13 @@ CREATE TABLE mailbox_piece (
   PRIMARY KEY (account, piece, mailbox)
 ) {clustered};
 
--- The DKIM key of the service's own name: it signs reports and the mail of the
--- service itself. It is generated once and shared by all nodes.
+-- DKIM key of the service's own host name, which signs reports and service mail. Generated
+-- once and shared by all nodes.
 -- owner: domain
 CREATE TABLE host_key (
-  algorithm  {text} PRIMARY KEY CHECK (algorithm IN ('rsa')),
-  selector   TEXT NOT NULL,
-  private_key    {blob} NOT NULL, -- sealed
-  record     TEXT NOT NULL,   -- the TXT value to publish
-  created_at BIGINT NOT NULL
+  algorithm   {text} PRIMARY KEY CHECK (algorithm IN ('rsa')),
+  selector    TEXT NOT NULL,
+  private_key {blob} NOT NULL, -- sealed
+  record      TEXT NOT NULL,   -- the TXT value to publish
+  created_at  BIGINT NOT NULL
 );
