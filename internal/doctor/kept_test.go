@@ -126,12 +126,18 @@ func TestWAL(t *testing.T) {
 	expect(t, d.CheckWAL, doctor.Warning, "has 256 MB: ")
 }
 
+var pageOfBlobs = db.SQL(`SELECT rootpage FROM sqlite_schema WHERE name = 'blob'`)
+
 // The check of everything finds an overwritten page.
 func TestWhole(t *testing.T) {
 	url := dbtest.SQLite(t)
 	path := strings.TrimPrefix(url, "sqlite:")
 	o, err := db.Open(t.Context(), db.Options{URL: url})
 	if err != nil {
+		t.Fatal(err)
+	}
+	var page int64
+	if err := o.One(t.Context(), pageOfBlobs.With(), &page); err != nil {
 		t.Fatal(err)
 	}
 	if err := o.Close(); err != nil {
@@ -141,7 +147,7 @@ func TestWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteAt([]byte(strings.Repeat("damage", 3000)), 40*4096); err != nil {
+	if _, err := f.WriteAt([]byte(strings.Repeat("damage", 600)), (page-1)*4096); err != nil {
 		t.Fatal(err)
 	}
 	if err := f.Close(); err != nil {
