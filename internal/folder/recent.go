@@ -37,7 +37,13 @@ func (v *View) claimRecent(ctx context.Context) error {
 		return nil
 	}
 	sh.recentFrom = to // before other sessions of this node look
+	sh.claims++
 	sh.mu.Unlock()
+	defer func() {
+		sh.mu.Lock()
+		sh.claims--
+		sh.mu.Unlock()
+	}()
 	for from < to {
 		err := v.store.DB.Write(ctx, v.row.Mailbox, &db.Mutation{
 			Guard: func(b *db.Batch) {
@@ -105,13 +111,15 @@ func (v *View) Recent() uint32 {
 	return uint32(n)
 }
 
-// saveRecent saves the claims made in memory.
+// saveRecent saves the claims made in memory. During a claim it leaves that to the claiming session,
+// which saves them when it ends: that session would take the saved claim for another node's.
 func (v *View) saveRecent() {
 	sh := v.shared
 	sh.mu.Lock()
 	from, stored, box := sh.recentFrom, sh.row.recentFrom, sh.row.Mailbox
+	claiming := sh.claims > 0
 	sh.mu.Unlock()
-	if v.readOnly || v.snap == nil || from <= stored {
+	if v.readOnly || v.snap == nil || from <= stored || claiming {
 		return
 	}
 	err := v.store.DB.Write(context.Background(), box, &db.Mutation{

@@ -43,6 +43,7 @@ type sharedView struct {
 	changeModSeq uint64
 	// recentFrom is the UID from which on no session was told of messages.
 	recentFrom uint32
+	claims     int // sessions that are claiming recent messages in the database
 	saved      savedView
 
 	saveMu    sync.Mutex // held while the view is stored
