@@ -75,17 +75,16 @@ type Options struct {
 	// FirstCheckDelay is the time until the first check of a domain after its creation, or after a
 	// change of the records to publish; a minute if 0.
 	FirstCheckDelay time.Duration
-	Now             func() time.Time
-	Log             *slog.Logger
+	// HasMailboxes reports whether a domain still has mailboxes, including deleted ones that can be
+	// restored. The row of the domain is locked during the call. Nil: no domain has any.
+	HasMailboxes func(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error)
+	Now          func() time.Time
+	Log          *slog.Logger
 }
 
 // Domains creates, checks and finds domains. Automatic checks happen only while Run is running.
 type Domains struct {
 	Options
-
-	// HasMailboxes reports whether a domain still has mailboxes, including deleted ones that can be
-	// restored. The server sets it. The row of the domain is locked during the call.
-	HasMailboxes func(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error)
 
 	spareKeys     chan crypto.Signer // an RSA key generated in advance
 	sendersByName lookupCache[senderKey, cacheEntry[SendingDomain]]
@@ -104,11 +103,11 @@ func New(o Options) *Domains {
 	if o.FirstCheckDelay == 0 {
 		o.FirstCheckDelay = time.Minute
 	}
+	if o.HasMailboxes == nil {
+		o.HasMailboxes = func(context.Context, *db.Tx, db.ID) (bool, error) { return false, nil }
+	}
 	return &Domains{
-		Options: o,
-		HasMailboxes: func(context.Context, *db.Tx, db.ID) (bool, error) {
-			return false, nil
-		},
+		Options:   o,
 		spareKeys: make(chan crypto.Signer),
 		after:     time.After,
 		hostCheck: newHostCheckSlot(),

@@ -112,8 +112,7 @@ func (h *fixture) must(err error) {
 }
 
 func (h *fixture) openMailboxes(hub *notify.Hub, events *event.Log, node *db.Node) {
-	logins := ratelimit.NewLoginLimiter(h.db, []byte("a key"))
-	logins.Exempt = func(a netip.Addr) bool { return a.IsLoopback() }
+	logins := ratelimit.NewLoginLimiter(h.db, []byte("a key"), netip.Addr.IsLoopback)
 	h.mailboxes = mailbox.Open(mailbox.Options{
 		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasher(),
 		Logins: logins, Now: time.Now, Host: "mail.host.test",

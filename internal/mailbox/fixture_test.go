@@ -55,7 +55,7 @@ func each(t *testing.T, f func(h *fixture)) {
 		now := func() time.Time { return h.now }
 		hub := &notify.Hub{}
 		accounts := account.New(d, hub, now)
-		logins := ratelimit.NewLoginLimiter(d, []byte("a key"))
+		logins := ratelimit.NewLoginLimiter(d, []byte("a key"), nil)
 		logins.Now = now
 		h.Mailboxes = mailbox.Open(mailbox.Options{
 			DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Logins: logins, Now: now,
@@ -124,7 +124,7 @@ func (h *fixture) create(local, password string) mailbox.Mailbox {
 
 func (h *fixture) anyMailbox() (used bool, err error) {
 	err = h.db.Tx(h.t.Context(), func(tx *db.Tx) (err error) {
-		used, err = h.HasAddresses(h.t.Context(), tx, h.domain)
+		used, err = mailbox.HasAddresses(h.t.Context(), tx, h.domain)
 		return err
 	})
 	return used, err

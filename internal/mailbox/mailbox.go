@@ -95,8 +95,7 @@ type Options struct {
 	RemainingMessages func(ctx context.Context, mailbox db.ID) (int64, error)
 }
 
-// Mailboxes creates, finds and authenticates mailboxes. The server may set VerifiedName,
-// FindHosted, CreateFolders, DeleteMail and RemainingMessages after Open and before the first use.
+// Mailboxes creates, finds and authenticates mailboxes.
 type Mailboxes struct {
 	Options
 	db  *db.DB
@@ -289,7 +288,7 @@ var anyMailboxQuery = db.SQL(`SELECT id FROM mailbox WHERE domain = $1 LIMIT 1`)
 
 // HasAddresses reports whether a domain has aliases or mailboxes, including deleted mailboxes that
 // are not purged yet.
-func (m *Mailboxes) HasAddresses(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error) {
+func HasAddresses(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error) {
 	for _, any := range []db.Statement{anyMailboxQuery.With(domain), anyAliasQuery.With(domain)} {
 		if err := tx.One(ctx, any, new(db.ID)); !errors.Is(err, db.ErrNoRow) {
 			return err == nil, err

@@ -13,7 +13,7 @@ func BenchmarkTry(b *testing.B) {
 	for name, url := range map[string]string{"sqlite": dbtest.SQLite(b), "postgres": dbtest.Postgres(b)} {
 		b.Run(name, func(b *testing.B) {
 			d, _ := dbtest.Open(b, url)
-			l := NewLoginLimiter(d, []byte("a key"))
+			l := NewLoginLimiter(d, []byte("a key"), nil)
 			right := func([]Credential) (Credential, error) { return alice, nil }
 			for b.Loop() {
 				if _, err := l.Try(b.Context(), ip("192.0.2.1"), "right", []Credential{alice}, right); err != nil {

@@ -20,9 +20,9 @@ type ClientLimiter struct {
 const maxTracked = 100_000
 
 // NewClientLimiter returns a limiter with hourly limits per network: of messages, and of recipients
-// that don't exist; 0 for no limit.
-func NewClientLimiter(messages, unknown int) *ClientLimiter {
-	s := &ClientLimiter{TarpitBase: 250 * time.Millisecond}
+// that don't exist; 0 for no limit. exempt reports clients without limits; it may be nil.
+func NewClientLimiter(messages, unknown int, exempt func(netip.Addr) bool) *ClientLimiter {
+	s := &ClientLimiter{Exempt: exempt, TarpitBase: 250 * time.Millisecond}
 	if messages > 0 {
 		s.messages = NewLimiter[netip.Prefix](messages, time.Hour, maxTracked)
 	}

@@ -12,7 +12,7 @@ func TestClients(t *testing.T) {
 	now := time.Unix(0, 0)
 	clock := func() time.Time { return now }
 	friend := netip.MustParseAddr("127.0.0.1")
-	s := NewClientLimiter(2, 3)
+	s := NewClientLimiter(2, 3, nil)
 	s.messages.Now, s.unknownRecipients.Now = clock, clock
 	s.Exempt = func(ip netip.Addr) bool { return ip == friend }
 	a, b := netip.MustParseAddr("2001:db8::1"), netip.MustParseAddr("2001:db8::2") // one network
@@ -45,7 +45,7 @@ func TestClients(t *testing.T) {
 		before = d
 	}
 	var none *ClientLimiter
-	if !none.AllowMessage(a) || !none.AllowUnknownRecipient(a) || none.TarpitDelay(a, 50) != 0 || !NewClientLimiter(0, 0).AllowMessage(a) || !NewClientLimiter(0, 0).AllowUnknownRecipient(a) {
+	if !none.AllowMessage(a) || !none.AllowUnknownRecipient(a) || none.TarpitDelay(a, 50) != 0 || !NewClientLimiter(0, 0, nil).AllowMessage(a) || !NewClientLimiter(0, 0, nil).AllowUnknownRecipient(a) {
 		t.Error("no limits limit")
 	}
 }

@@ -109,11 +109,11 @@ const (
 	maxWait    = 10 * time.Second
 )
 
-// NewLoginLimiter returns a LoginLimiter with its counters in a database. The caller must also call
-// Run.
-func NewLoginLimiter(d *db.DB, key []byte) *LoginLimiter {
+// NewLoginLimiter returns a LoginLimiter with its counters in a database. exempt reports clients
+// without limits; it may be nil. The caller must also call Run.
+func NewLoginLimiter(d *db.DB, key []byte, exempt func(netip.Addr) bool) *LoginLimiter {
 	return &LoginLimiter{
-		DB: d, Key: key, Now: time.Now, Sleep: notify.Sleep,
+		DB: d, Key: key, Exempt: exempt, Now: time.Now, Sleep: notify.Sleep,
 		seed: maphash.MakeSeed(), wake: make(chan struct{}, 1),
 		pending: map[counterKey]*pendingAttempts{}, wrongPasswords: lru.Map[uint64, struct{}]{Max: maxWrongPasswords}, unwritten: map[counterKey]time.Time{},
 	}

@@ -34,7 +34,7 @@ type node struct {
 }
 
 func newNode(t *testing.T, d *db.DB, c *clock) *node {
-	l := &node{LoginLimiter: NewLoginLimiter(d, []byte("a key")), clock: c, t: t}
+	l := &node{LoginLimiter: NewLoginLimiter(d, []byte("a key"), nil), clock: c, t: t}
 	l.LoginLimiter.Now = c.Now
 	var mu sync.Mutex
 	l.Sleep = func(_ context.Context, d time.Duration) error {

@@ -97,8 +97,7 @@ func (s *Server) openServers(context.Context) error {
 		return err
 	}
 	mx := smtpd.Server{Mode: smtpd.MX, Backend: &smtpd.InboundBackend{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, SkipGreetDelay: s.isExempt}
-	mx.ClientLimiter = ratelimit.NewClientLimiter(s.Config.MXMessages, s.Config.MXUnknown)
-	mx.ClientLimiter.Exempt = s.isExempt
+	mx.ClientLimiter = ratelimit.NewClientLimiter(s.Config.MXMessages, s.Config.MXUnknown, s.isExempt)
 	submission := smtpd.Server{Mode: smtpd.Submission, Backend: &smtpd.SubmissionBackend{Outbox: s.Outbox}, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submissions := smtpd.Server{Mode: smtpd.Submissions, Backend: submission.Backend, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts

@@ -32,8 +32,8 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// openServices creates the services of all packages from the lowest layer up. It also sets the
-// callbacks that a package needs from one above it.
+// openServices creates the services of all packages, each after those that it needs. A package
+// gets what it needs from one above it as an option.
 func (s *Server) openServices(ctx context.Context) (err error) {
 	s.Keys = idempotency.New(s.DB, time.Now)
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
@@ -41,35 +41,36 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	s.Domains = domain.New(domain.Options{
 		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.Config.senderAddrs(), UsesSmartHost: s.Config.usesSmartHost(),
 		Ports:         domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
-		ReservedNames: []string{"simulator.test"}, FirstCheckDelay: s.Config.FirstDomainCheck, Now: time.Now, Log: s.Log,
+		ReservedNames: []string{"simulator.test"}, FirstCheckDelay: s.Config.FirstDomainCheck, HasMailboxes: mailbox.HasAddresses, Now: time.Now, Log: s.Log,
 	})
 	s.zoneDomains.Store(s.Domains)
 	hasher := credential.NewHasher()
-	s.Logins = ratelimit.NewLoginLimiter(s.DB, s.key.Subkey("login-limiter"))
-	s.Logins.Exempt = s.isExempt
+	s.Logins = ratelimit.NewLoginLimiter(s.DB, s.key.Subkey("login-limiter"), s.isExempt)
+	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
+		MaxMessages: s.Config.MaxFolderMessages, MaxFolders: s.Config.MaxFolders})
+	if err := s.openMigrations(); err != nil {
+		return err
+	}
 	s.Mailboxes = mailbox.Open(mailbox.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, SCRAM: s.newSCRAM(hasher), Logins: s.Logins, Now: time.Now,
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), StorageLimit: s.Limits.StorageLimit, Host: s.Config.Host, Postmaster: s.Config.Postmaster, OwnerAddresses: s.ownerAddresses, VerifiedName: s.Domains.VerifiedName, FindHosted: s.Domains.FindHosted,
+		CreateFolders: s.Folders.Provision, DeleteMail: s.deleteMail, RemainingMessages: s.Folders.RemainingMessages,
 	})
 	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
-	s.Users = &user.Users{DB: s.DB, Key: s.key, Hasher: hasher, Logins: s.Logins, Issuer: s.Config.Host, BaseURL: s.baseURL(), OperatorAccount: account.OperatorAccount, Now: time.Now}
-	s.Domains.HasMailboxes = s.Mailboxes.HasAddresses
-	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
-		MaxMessages: s.Config.MaxFolderMessages, MaxFolders: s.Config.MaxFolders})
 	s.Transfers = &mailio.Service{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}
-	s.Mailboxes.CreateFolders, s.Mailboxes.DeleteMail, s.Mailboxes.RemainingMessages = s.Folders.Provision, s.Folders.PurgeMailbox, s.Folders.RemainingMessages
 	if s.Search, err = search.Open(ctx, search.Options{Path: s.data.file("search.db"), Folders: s.Folders, Now: time.Now, Log: s.Log}); err != nil {
 		return err
 	}
 	s.Folders.Prefilter, s.Folders.QueryIndex = s.Search.Prefilter, s.Search.Query
 	s.openOutbound()
+	s.Users = &user.Users{
+		DB: s.DB, Key: s.key, Hasher: hasher, Logins: s.Logins, Issuer: s.Config.Host, BaseURL: s.baseURL(), OperatorAccount: account.OperatorAccount,
+		SendMail: s.Outbox.SendServiceMail, Now: time.Now,
+	}
 	if err := s.openInbound(); err != nil {
 		return err
 	}
 	if err := s.openWebhooks(); err != nil {
-		return err
-	}
-	if err := s.openMigrations(); err != nil {
 		return err
 	}
 	s.Retention = s.newRetention()
@@ -96,7 +97,6 @@ func (s *Server) openOutbound() {
 		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		SignSlots: make(chan struct{}, max(1, notify.Processors/2)), ExtraSignSlots: make(chan struct{}, notify.Processors/2),
 	}
-	s.Users.SendMail = s.Outbox.SendServiceMail
 	s.Queue = queue.New(queue.Options{
 		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,
 		DrainTimeout: s.Config.Drain,

@@ -196,7 +196,7 @@ func TestSubmissionKeyLimits(t *testing.T) {
 // too much.
 func TestClients(t *testing.T) {
 	d := open(t, func(s *smtpd.Server) {
-		s.ClientLimiter = ratelimit.NewClientLimiter(3, 5)
+		s.ClientLimiter = ratelimit.NewClientLimiter(3, 5, nil)
 		s.ClientLimiter.TarpitBase = time.Millisecond
 	})
 	begin := func() *client {

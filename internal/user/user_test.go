@@ -61,7 +61,7 @@ func each(t *testing.T, f func(t *testing.T, h *fixture)) {
 			t.Fatal(err)
 		}
 		h := &fixture{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
-		logins := ratelimit.NewLoginLimiter(d, []byte("a key"))
+		logins := ratelimit.NewLoginLimiter(d, []byte("a key"), nil)
 		logins.Now, logins.Sleep = h.clock, func(context.Context, time.Duration) error { return nil }
 		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
 		h.SendMail = func(_ context.Context, to, subject, text string) error {
