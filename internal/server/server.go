@@ -122,7 +122,7 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 	if c.Postmaster == "" {
 		return nil, errNoPostmaster
 	}
-	s := &Server{Config: c, Log: slog.New(db.CollapseOutages(log.Handler())), failed: make(chan error, 1), Hub: &notify.Hub{}}
+	s := &Server{Config: c, Log: slog.New(db.CollapseOutages(log.Handler())), failed: make(chan error, 1)}
 	for _, d := range []*taskGroup{&s.drainTasks, &s.tasks, &s.leaseTasks} {
 		d.init(s)
 	}

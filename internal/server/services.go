@@ -25,7 +25,6 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/search"
-	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
@@ -90,8 +89,6 @@ func (s *Server) openOutbound() {
 	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, BaseURL: s.baseURL(), Now: time.Now}
 	s.Threads = &thread.Threads{NewID: s.DB.NewID}
-	s.Stats = stat.New(s.DB, s.Log)
-	s.Events.AfterNumbering = append(s.Events.AfterNumbering, s.Stats.Wake)
 	s.Outbox = &outbound.Outbox{
 		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
 		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,
@@ -128,7 +125,7 @@ func (s *Server) openInbound() error {
 		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 		Domains: s.Domains, Verifier: verify, MaxEnforcement: domain.Enforcement(s.Config.DMARC), AcceptUnknownPolicy: s.offline(), SpamFilter: s.Filter.Check,
 	})
-	s.Events.LoadContent, s.Events.RemoveContent = s.Inbound.CompleteEvent, inbound.RedactEvent
+	s.Events.LoadContent = s.Inbound.CompleteEvent
 	return nil
 }
 

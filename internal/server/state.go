@@ -11,6 +11,10 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/stat"
+	"github.com/mailstead/mailstead/internal/webhook"
 )
 
 // openState opens the persistent state: the data folder, the secret key, the database.
@@ -27,6 +31,7 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, Lease: s.Config.Lease, MaxWait: s.Config.DatabaseWait}); err != nil {
 		return err
 	}
+	s.Hub = &notify.Hub{Forward: s.forwardToNodes()}
 	if err = s.DB.BindSecretKey(ctx, s.key.Fingerprint()); err != nil {
 		return err
 	}
@@ -42,7 +47,12 @@ func (s *Server) openState(ctx context.Context) (err error) {
 		s.logFailure("sweeping files")(err)
 	}
 	s.Blobs = &blob.Store{DB: s.DB, Files: files, Now: time.Now}
-	s.Events = &event.Log{DB: s.DB, Node: s.node, Hub: s.Hub, Now: time.Now}
+	s.Stats = stat.New(s.DB, s.Log)
+	creator := webhook.NewCreator(s.Hub, time.Now)
+	s.Events = &event.Log{
+		DB: s.DB, Node: s.node, Hub: s.Hub, Now: time.Now, RemoveContent: inbound.RedactEvent,
+		OnNumbering: []func(*db.Batch){creator.CreateDeliveries}, AfterNumbering: []func(){s.Stats.Wake, creator.WakeDeliveries},
+	}
 	return nil
 }
 

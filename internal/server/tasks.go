@@ -60,17 +60,25 @@ func (s *Server) sweepBlobs(ctx context.Context) error {
 // transaction, and a separate one for each message costs a tenth of filing it.
 const notifyInterval = 20 * time.Millisecond
 
-// listenToNodes sends this node's signals to the other nodes, and receives theirs. It invalidates
-// cached data that changed elsewhere.
-func (s *Server) listenToNodes() {
+// forwardToNodes returns the function that sends this node's signals to the other nodes; nil on
+// SQLite, which has only one node.
+func (s *Server) forwardToNodes() func([]notify.Key) {
 	if s.DB.Engine() == db.SQLite {
-		return
+		return nil
 	}
-	s.Hub.Forward = func(keys []notify.Key) {
+	return func(keys []notify.Key) {
 		if err := s.DB.Notify(s.tasks.ctx, notify.Encode(keys)...); err != nil && s.tasks.ctx.Err() == nil {
 			s.logFailure("telling the other nodes")(err)
 		}
 		_ = notify.Sleep(s.tasks.ctx, notifyInterval)
+	}
+}
+
+// listenToNodes receives the signals of other nodes. It invalidates cached data that changed
+// elsewhere.
+func (s *Server) listenToNodes() {
+	if s.DB.Engine() == db.SQLite {
+		return
 	}
 	s.tasks.run(func(ctx context.Context) error {
 		return s.DB.Listen(ctx, func(payload string) {

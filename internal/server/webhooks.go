@@ -35,8 +35,6 @@ func (s *Server) openWebhooks() error {
 		},
 		Disabled: mail.WebhookDisabled,
 	})
-	s.Events.OnNumbering = append(s.Events.OnNumbering, s.Webhooks.CreateDeliveries)
-	s.Events.AfterNumbering = append(s.Events.AfterNumbering, s.Webhooks.WakeDeliveries)
 	return nil
 }
 

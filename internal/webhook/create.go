@@ -3,6 +3,9 @@
 package webhook
 
 import (
+	"sync"
+	"time"
+
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -40,20 +43,35 @@ var (
 			ORDER BY position LIMIT 1000) AS e), position) WHERE id = 1`)
 )
 
+// Creator creates the deliveries of new events. It is separate from Service because the event log
+// needs it, and Service needs the event log.
+type Creator struct {
+	hub *notify.Hub
+	now func() time.Time
+
+	mu           sync.Mutex
+	pendingWakes []db.ID // webhooks that got deliveries in the sequencer's current batch
+}
+
+// NewCreator returns a Creator. Its methods are for event.Log.
+func NewCreator(hub *notify.Hub, now func() time.Time) *Creator {
+	return &Creator{hub: hub, now: now}
+}
+
 // CreateDeliveries creates the deliveries of the events that were just numbered, in the sequencer's
 // transaction: exactly one for each event and webhook.
-func (h *Service) CreateDeliveries(b *db.Batch) {
-	now := db.Micros(h.o.Now())
-	h.mu.Lock()
-	h.pendingWakes = h.pendingWakes[:0] // the mutation may run again
-	h.mu.Unlock()
+func (c *Creator) CreateDeliveries(b *db.Batch) {
+	now := db.Micros(c.now())
+	c.mu.Lock()
+	c.pendingWakes = c.pendingWakes[:0] // the mutation may run again
+	c.mu.Unlock()
 	b.Queue(createDeliveriesQuery.With(now))
 	b.Queue(wakeAllDispatchQuery.With(now)).Each(func(r db.Row) error {
 		var id db.ID
 		err := r.Scan(&id)
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.pendingWakes = append(h.pendingWakes, id)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.pendingWakes = append(c.pendingWakes, id)
 		return err
 	})
 	b.Queue(advanceMarkQuery.With())
@@ -61,16 +79,16 @@ func (h *Service) CreateDeliveries(b *db.Batch) {
 
 // WakeDeliveries wakes the dispatchers of the webhooks that got deliveries, after the commit of the
 // sequencer's transaction.
-func (h *Service) WakeDeliveries() {
-	h.mu.Lock()
-	arrived := append([]db.ID(nil), h.pendingWakes...)
-	h.pendingWakes = h.pendingWakes[:0]
-	h.mu.Unlock()
+func (c *Creator) WakeDeliveries() {
+	c.mu.Lock()
+	arrived := append([]db.ID(nil), c.pendingWakes...)
+	c.pendingWakes = c.pendingWakes[:0]
+	c.mu.Unlock()
 	if len(arrived) == 0 {
 		return
 	}
 	for _, id := range arrived {
-		h.o.Hub.Wake(notify.Key{Kind: notify.Webhook, ID: int64(id)})
+		c.hub.Wake(notify.Key{Kind: notify.Webhook, ID: int64(id)})
 	}
-	h.o.Hub.Wake(notify.Key{Kind: notify.Webhook})
+	c.hub.Wake(notify.Key{Kind: notify.Webhook})
 }

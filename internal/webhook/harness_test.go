@@ -98,8 +98,11 @@ func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *fixture 
 		t.Fatal(err)
 	}
 	h := &fixture{t: t, db: d, node: node, hub: &notify.Hub{}, key: key, told: make(chan told, 1<<17), stop: func() {}}
-	h.log = &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.now}
-	h.log.RemoveContent = func(string, json.RawMessage) (any, error) { return nil, nil }
+	creator := webhook.NewCreator(h.hub, h.now)
+	h.log = &event.Log{
+		DB: d, Node: node, Hub: h.hub, Now: h.now, RemoveContent: func(string, json.RawMessage) (any, error) { return nil, nil },
+		OnNumbering: []func(*db.Batch){creator.CreateDeliveries}, AfterNumbering: []func(){creator.WakeDeliveries},
+	}
 	yes := func(context.Context, db.ID, db.ID) (bool, error) { return true, nil }
 	o := webhook.Options{
 		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: key, Dialer: &egress.Dialer{AllowNets: loopback, DNS: names(t)},
@@ -110,8 +113,6 @@ func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *fixture 
 	}
 	h.hooks = webhook.New(o)
 	h.hooks.Told(func(hook, event db.ID, state string, err error) { h.told <- told{hook, event, state, err} })
-	h.log.OnNumbering = []func(*db.Batch){h.hooks.CreateDeliveries}
-	h.log.AfterNumbering = []func(){h.hooks.WakeDeliveries}
 	h.account = h.newAccount()
 	return h
 }

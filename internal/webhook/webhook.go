@@ -130,7 +130,6 @@ type Service struct {
 	testsRunning   int                   // running tests
 	testsByAccount map[db.ID]int         // running tests by account
 	errorLoggedAt  time.Time
-	pendingWakes   []db.ID // webhooks that got deliveries in the sequencer's current batch
 }
 
 // New returns a Service. Until Run is called, deliveries wait.
