@@ -74,9 +74,9 @@ func open(t testing.TB, url string, change func(o *imapd.Options)) *fixture {
 	hub := &notify.Hub{}
 	events := &event.Log{DB: d, Node: node, Hub: hub, Now: time.Now}
 	h.blobs = &blob.Store{DB: d, Files: files, Now: time.Now}
-	h.openMailboxes(hub, events, node)
 	h.folders = newFolders(h, hub, events)
-	h.mailboxes.CreateFolders = h.folders.Provision
+	sessions := imapd.NewSessions()
+	h.openMailboxes(hub, events, node, sessions)
 	h.box = h.newMailbox("alice")
 
 	dir := t.TempDir()
@@ -88,10 +88,9 @@ func open(t testing.TB, url string, change func(o *imapd.Options)) *fixture {
 	h.roots.AppendCertsFromPEM(pem)
 
 	o := imapd.Options{Host: "mail.host.test", TLS: source.TLSConfig(), Mailboxes: h.mailboxes, Folders: h.folders,
-		Blobs: h.blobs, ConnLimiter: &ratelimit.ConnLimiter{}, Log: slog.New(h.log), Now: time.Now}
+		Blobs: h.blobs, ConnLimiter: &ratelimit.ConnLimiter{}, Sessions: sessions, Log: slog.New(h.log), Now: time.Now}
 	change(&o)
 	h.server = imapd.New(o)
-	h.mailboxes.OnRevoked = h.server.RecheckLogins
 	h.plain = h.serve(h.server.Serve)
 	h.secure = h.serve(h.server.ServeTLS)
 	t.Cleanup(func() {
@@ -111,12 +110,13 @@ func (h *fixture) must(err error) {
 	}
 }
 
-func (h *fixture) openMailboxes(hub *notify.Hub, events *event.Log, node *db.Node) {
+func (h *fixture) openMailboxes(hub *notify.Hub, events *event.Log, node *db.Node, sessions *imapd.Sessions) {
 	logins := ratelimit.NewLoginLimiter(h.db, []byte("a key"), netip.Addr.IsLoopback)
 	h.mailboxes = mailbox.Open(mailbox.Options{
 		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasher(),
 		Logins: logins, Now: time.Now, Host: "mail.host.test",
-		VerifiedName: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
+		VerifiedName:  func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
+		CreateFolders: h.folders.Provision, OnRevoked: sessions.RecheckLogins,
 	})
 }
 

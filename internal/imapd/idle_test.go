@@ -89,7 +89,7 @@ func TestIdleWhileNothingCanBeRead(t *testing.T) {
 		a.idle()
 		blind := func(n int) {
 			dbtest.Exec(h, h.db, hideFolders.With())
-			h.server.RecheckLogins(0)
+			h.server.Sessions.RecheckLogins(0)
 			for len(h.log.all()) < n { // until it has checked
 				runtime.Gosched()
 			}
@@ -98,13 +98,13 @@ func TestIdleWhileNothingCanBeRead(t *testing.T) {
 			blind(n + 1)
 			dbtest.Exec(h, h.db, showFolders.With())
 			b.append("INBOX", "", note("one"))
-			h.server.RecheckLogins(0)
+			h.server.Sessions.RecheckLogins(0)
 			a.next([]string{"* 1 EXISTS", "* 2 EXISTS"}[n])
 			a.next("* … RECENT")
 		}
 		blind(3)
 		ahead.Store(int64(time.Hour))
-		h.server.RecheckLogins(0)
+		h.server.Sessions.RecheckLogins(0)
 		a.next("* BYE …")
 		a.closed()
 	})

@@ -99,7 +99,7 @@ func TestRevokedBetweenLooks(t *testing.T) {
 				case <-stop:
 					return
 				default:
-					h.server.RecheckLogins(h.box.ID)
+					h.server.Sessions.RecheckLogins(h.box.ID)
 				}
 			}
 		}()

@@ -39,6 +39,7 @@ type Options struct {
 	Folders     *folder.Store
 	Blobs       *blob.Store
 	ConnLimiter *ratelimit.ConnLimiter // counts the connections of this server
+	Sessions    *Sessions              // registry of this server's sessions
 	Log         *slog.Logger
 	Now         func() time.Time
 	Timeouts    Timeouts // zero fields mean the defaults
@@ -74,7 +75,6 @@ type Server struct {
 	mu           sync.Mutex
 	draining     bool
 	listeners    map[net.Listener]bool
-	sessions     map[*session]bool
 	sessionsDone sync.WaitGroup
 	lastID       uint64
 }
@@ -92,7 +92,7 @@ func New(o Options) *Server {
 			*d.field = d.value
 		}
 	}
-	s := &Server{Options: o, listeners: map[net.Listener]bool{}, sessions: map[*session]bool{}}
+	s := &Server{Options: o, listeners: map[net.Listener]bool{}}
 	s.base, s.cancel = context.WithCancel(context.Background())
 	return s
 }
@@ -165,7 +165,7 @@ func (s *Server) startSession(nc net.Conn, implicit bool) {
 	go func() {
 		defer s.sessionsDone.Done()
 		defer release()
-		defer s.removeSession(c)
+		defer s.Sessions.remove(c)
 		c.serveConn(implicit)
 	}()
 }
@@ -179,15 +179,9 @@ func (s *Server) addSession(c *session) bool {
 	}
 	s.lastID++
 	c.id = s.lastID
-	s.sessions[c] = true
+	s.Sessions.add(c)
 	s.sessionsDone.Add(1)
 	return true
-}
-
-func (s *Server) removeSession(c *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.sessions, c)
 }
 
 // Shutdown stops accepting connections, lets each session finish its current command and sends BYE.
@@ -199,9 +193,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for l := range s.listeners {
 		_ = l.Close()
 	}
-	for c := range s.sessions {
-		c.stream.wake()
-	}
+	s.Sessions.each(func(c *session) { c.stream.wake() })
 	s.mu.Unlock()
 	defer s.cancel()
 
@@ -216,39 +208,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	case <-ctx.Done():
 	}
 	s.cancel()
-	s.mu.Lock()
-	for c := range s.sessions {
-		_ = c.stream.tcp.Close()
-	}
-	s.mu.Unlock()
+	s.Sessions.each(func(c *session) { _ = c.stream.tcp.Close() })
 	<-ended
 	return ctx.Err()
-}
-
-// RecheckLogins makes the sessions of a mailbox, or all when it is 0, check whether their logins
-// are still valid. The others end with BYE.
-func (s *Server) RecheckLogins(mailbox db.ID) {
-	s.recheckSessions(func(u *sessionOwner) bool { return mailbox == 0 || u.mailbox == mailbox })
-}
-
-// RecheckSuspended is RecheckLogins for the mailboxes of accounts and of domains.
-func (s *Server) RecheckSuspended(accounts, domains map[db.ID]bool) {
-	s.recheckSessions(func(u *sessionOwner) bool { return accounts[u.account] || domains[u.domain] })
-}
-
-// sessionOwner identifies the owner of a session.
-type sessionOwner struct{ mailbox, account, domain db.ID }
-
-// recheckSessions makes the sessions of some owners check whether their logins are still valid.
-func (s *Server) recheckSessions(of func(*sessionOwner) bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for c := range s.sessions {
-		if u := c.user.Load(); u != nil && of(u) {
-			c.needsLoginCheck.Store(true)
-			c.stream.wake()
-		}
-	}
 }
 
 // remoteAddr returns the client's IP address, or the zero Addr if it has none.

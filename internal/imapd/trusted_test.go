@@ -21,7 +21,7 @@ func (s *Server) ServeTrusted(l net.Listener) error {
 		}
 		go func() {
 			defer s.sessionsDone.Done()
-			defer s.removeSession(c)
+			defer s.Sessions.remove(c)
 			c.serveConn(false)
 		}()
 	}

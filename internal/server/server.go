@@ -89,24 +89,25 @@ type Server struct {
 	Transfers    *mailio.Service
 	Dashboard    *dashboard.Dashboard
 
-	data        *dataDir
-	key         *secret.Key
-	node        *db.Node
-	dnsServer   *dns.Server
-	zoneDomains atomic.Pointer[domain.Domains] // data for the sandbox zone
-	resolver    *dns.Resolver
-	certs       *cert.Source
-	remoteAgent queue.Agent
-	capture     *relay.Sandbox // nil for serve
-	simulator   *relay.Simulator
-	smtpPool    *smtpclient.Pool   // for outside mail; nil if the sandbox captures it
-	router      *route.Router      // as smtpPool
-	sts         *route.STSResolver // as smtpPool
-	listeners   *listeners
-	httpServers []*http.Server
-	httpProxies httpProxies
-	smtpServers []*smtpd.Server
-	imapServer  *imapd.Server
+	data         *dataDir
+	key          *secret.Key
+	node         *db.Node
+	dnsServer    *dns.Server
+	zoneDomains  atomic.Pointer[domain.Domains] // data for the sandbox zone
+	resolver     *dns.Resolver
+	certs        *cert.Source
+	remoteAgent  queue.Agent
+	capture      *relay.Sandbox // nil for serve
+	simulator    *relay.Simulator
+	smtpPool     *smtpclient.Pool   // for outside mail; nil if the sandbox captures it
+	router       *route.Router      // as smtpPool
+	sts          *route.STSResolver // as smtpPool
+	listeners    *listeners
+	httpServers  []*http.Server
+	httpProxies  httpProxies
+	smtpServers  []*smtpd.Server
+	imapServer   *imapd.Server
+	imapSessions *imapd.Sessions
 
 	drainTasks taskGroup // queue, webhooks and migrations; they end together with the listeners
 	tasks      taskGroup // other background tasks

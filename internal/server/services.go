@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/mailio"
@@ -50,10 +51,11 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	if err := s.openMigrations(); err != nil {
 		return err
 	}
+	s.imapSessions = imapd.NewSessions()
 	s.Mailboxes = mailbox.Open(mailbox.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, SCRAM: s.newSCRAM(hasher), Logins: s.Logins, Now: time.Now,
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), StorageLimit: s.Limits.StorageLimit, Host: s.Config.Host, Postmaster: s.Config.Postmaster, OwnerAddresses: s.ownerAddresses, VerifiedName: s.Domains.VerifiedName, FindHosted: s.Domains.FindHosted,
-		CreateFolders: s.Folders.Provision, DeleteMail: s.deleteMail, RemainingMessages: s.Folders.RemainingMessages,
+		CreateFolders: s.Folders.Provision, DeleteMail: s.deleteMail, RemainingMessages: s.Folders.RemainingMessages, OnRevoked: s.imapSessions.RecheckLogins,
 	})
 	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
 	s.Transfers = &mailio.Service{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}

@@ -27,7 +27,7 @@ func (s *Server) endSuspendedSessions(ctx context.Context) error {
 		}
 		domains, err := domain.SuspendedDomains(ctx, s.DB)
 		if err == nil && len(accounts)+len(domains) > 0 {
-			s.imapServer.RecheckSuspended(accounts, domains)
+			s.imapSessions.RecheckSuspended(accounts, domains)
 		}
 		return suspensionPollInterval, err
 	}, s.logFailure("ending the sessions of who is suspended"))
