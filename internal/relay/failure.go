@@ -28,8 +28,8 @@ func (s *deliverySession) handleRouteError(err error) {
 		return
 	}
 	if !why.Permanent {
-		s.agent.opts.Log.Info("a destination has no way", "destination", s.queueSession.Destination(), "error", err)
-		s.failDestination(o)
+		s.agent.opts.Log.Info("no route to destination", "destination", s.queueSession.Destination(), "error", err)
+		s.failDestination(o, nil)
 		return
 	}
 	for c := s.queueSession.Next(); c != nil; c = s.queueSession.Next() {
@@ -38,30 +38,24 @@ func (s *deliverySession) handleRouteError(err error) {
 }
 
 // requeuePending handles a host that refuses further connections while other sessions are connected
-// to it. It returns the untried jobs to the queue, for those sessions to send, and the session
-// tries the host again for a slot. It reports whether to do that.
-func (s *deliverySession) requeuePending(o queue.Outcome) bool {
-	if !s.busyRefusal {
-		return false
-	}
-	s.busyRefusal = false
+// to it. It returns the untried jobs to the queue, for those sessions to send. The session then
+// tries the host again for a slot.
+func (s *deliverySession) requeuePending(o queue.Outcome) {
 	o.State = queue.Queued
 	s.pending = slices.DeleteFunc(s.pending, func(j *job) bool {
 		if j.isPartial() {
 			return false
 		}
-		o.Transcript = j.transcript.String()
-		s.queueSession.Finish(j.tx, o)
+		s.finish(j, o)
 		return true
 	})
-	return true
 }
 
 // pauseDestination tells the queue that the destination's hosts accept no mail for now.
-func (s *deliverySession) pauseDestination() {
-	o := queue.Outcome{Code: 451, Enhanced: "4.4.5", Stage: "pace", Reply: "slowed: " + s.rateLimit.reason, Via: s.via}
+func (s *deliverySession) pauseDestination(limit *rateLimitError) {
+	o := queue.Outcome{Code: 451, Enhanced: "4.4.5", Stage: "pace", Reply: "slowed: " + limit.reason, Via: s.via}
 	if s.requirements != nil {
-		o.RetryAfter = s.rateLimit.retryAt.Sub(s.agent.opts.Now())
+		o.RetryAfter = limit.retryAt.Sub(s.agent.opts.Now())
 		s.requirements.rejection = nil // no host rejected it: a limited host was never asked
 		s.requirements.finish(s, o)
 		return
@@ -69,12 +63,11 @@ func (s *deliverySession) pauseDestination() {
 	for _, j := range s.pending {
 		if j.isPartial() {
 			o := o
-			o.State, o.RetryAfter = queue.Deferred, s.rateLimit.retryAt.Sub(s.agent.opts.Now())
-			j.setRemaining(o)
-			s.queueSession.Finish(j.tx, j.outcomes...)
+			o.State, o.RetryAfter = queue.Deferred, limit.retryAt.Sub(s.agent.opts.Now())
+			s.finish(j, o)
 		}
 	}
-	s.queueSession.PauseDestination(s.rateLimit.retryAt, o)
+	s.queueSession.PauseDestination(limit.retryAt, o)
 	s.separate = nil // PauseDestination postpones them too
 }
 
@@ -83,33 +76,31 @@ func (s *deliverySession) pauseDestination() {
 func (s *deliverySession) deferPartial() {
 	for _, j := range s.pending {
 		if j.isPartial() {
-			j.setRemaining(queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the attempt was broken off"})
-			s.queueSession.Finish(j.tx, j.outcomes...)
+			s.finish(j, queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the attempt was broken off"})
 		}
 	}
 }
 
 // failDestination tells the queue that the destination is unreachable. For a partly delivered job
-// it defers the remaining recipients.
-func (s *deliverySession) failDestination(o queue.Outcome) {
+// it defers the remaining recipients. failed is the job with the last broken transaction, or nil.
+func (s *deliverySession) failDestination(o queue.Outcome, failed *job) {
 	o.State = queue.Deferred
 	if s.requirements != nil {
 		s.requirements.finish(s, o)
 		return
 	}
 	o.Reply = smtpclient.RedactAddresses(smtpclient.Stage(o.Stage), o.Reply) // other messages' senders read it
-	first := s.failedJob
+	first := failed
 	for _, j := range s.pending {
 		switch {
 		case j.isPartial():
-			j.setRemaining(o)
-			s.queueSession.Finish(j.tx, j.outcomes...)
+			s.finish(j, o)
 		case first == nil:
 			first = j
 		default:
 			back := o
-			back.State, back.Transcript = queue.Queued, j.transcript.String()
-			s.queueSession.Finish(j.tx, back)
+			back.State = queue.Queued
+			s.finish(j, back)
 		}
 	}
 	if first == nil {
@@ -117,10 +108,6 @@ func (s *deliverySession) failDestination(o queue.Outcome) {
 			return
 		}
 	}
-	if first == s.failedJob {
-		s.queueSession.FailDestination(first.tx, first.outcomes...)
-		return
-	}
-	o.Transcript = first.transcript.String()
-	s.queueSession.FailDestination(first.tx, o)
+	first.setRemaining(o)
+	s.queueSession.FailDestination(first.tx, first.outcomes...)
 }

@@ -143,15 +143,15 @@ type RateLimitedHost struct {
 }
 
 // RateLimitedHosts lists the addresses that limit us, sorted by address and port.
-func (c *Agent) RateLimitedHosts() []RateLimitedHost {
-	h := c.hosts
+func (a *Agent) RateLimitedHosts() []RateLimitedHost {
+	h := a.hosts
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.now()
 	var all []RateLimitedHost
-	for a, p := range h.limiters {
+	for addr, p := range h.limiters {
 		if p.isLimited(now) {
-			all = append(all, RateLimitedHost{Addr: a, MaxConnections: p.maxConnections(), MaxRate: p.rate, PausedUntil: p.pausedUntil, LastComplaint: p.reason})
+			all = append(all, RateLimitedHost{Addr: addr, MaxConnections: p.maxConnections(), MaxRate: p.rate, PausedUntil: p.pausedUntil, LastComplaint: p.reason})
 		}
 	}
 	slices.SortFunc(all, func(a, b RateLimitedHost) int {

@@ -25,9 +25,9 @@ const (
 	plaintextTTL = 10 * time.Minute
 	// maxRememberedHosts bounds the remembered failures, and (loosely) the limiters.
 	maxRememberedHosts = 10_000
-	// defaultMaxWaiters is how many sessions wait at one address while they hold a place in the
-	// queue, unless Options say otherwise. Further sessions lend their place to others while they
-	// wait, or return after about as long as those before them take. So a slow host, even a
+	// defaultMaxWaiters is how many sessions wait at one address while they keep their slot in the
+	// queue, unless Options say otherwise. Further sessions release it while they wait, or
+	// return after about as long as those before them take. So a slow host, even a
 	// provider's that serves thousands of domains, never occupies all sessions of the queue.
 	defaultMaxWaiters = 64
 	minRetryDelay     = 200 * time.Millisecond
@@ -42,7 +42,7 @@ type hostTable struct {
 	now        func() time.Time
 	maxConns   int     // operator's limit of connections to an address
 	maxRate    float64 // messages per second; 0: no limit
-	maxWaiters int     // sessions that wait at an address and keep their place in the queue
+	maxWaiters int     // sessions that wait at an address and keep their slot in the queue
 
 	mu               sync.Mutex
 	failures         map[hostKey]dialFailure
@@ -115,9 +115,9 @@ type hostSlot struct {
 // the slots that the limiter allows.
 //
 // The error says why the address can't be dialled now (*smtpclient.DialError) or accepts nothing
-// yet (*rateLimitError), or is the context's. When many sessions wait, acquire calls aside to ask
+// yet (*rateLimitError), or is the context's. When many sessions wait, acquire calls releaseSlot to ask
 // whether one more may; it calls back once that wait has ended.
-func (h *hostTable) acquire(ctx context.Context, t hostKey, aside func() (back func(), ok bool)) (*hostSlot, error) {
+func (h *hostTable) acquire(ctx context.Context, t hostKey, releaseSlot func() (back func(), ok bool)) (*hostSlot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for {
@@ -135,7 +135,7 @@ func (h *hostTable) acquire(ctx context.Context, t hostKey, aside func() (back f
 		}
 		back, ok := func() {}, true
 		if len(l.waiters) >= h.maxWaiters {
-			back, ok = aside()
+			back, ok = releaseSlot()
 		}
 		if !ok {
 			p := h.limiter(t.addr)

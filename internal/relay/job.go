@@ -24,11 +24,10 @@ type job struct {
 	outcomes     []queue.Outcome        // one for each recipient
 	pendingRcpts []int                  // indexes of the recipients without an outcome
 
-	body        *body
-	transcript  strings.Builder // failed SMTP sessions so far
-	startedAt   time.Time       // start of the last SMTP transaction
-	breakCount  int             // number of early disconnects by this host
-	lastOutcome queue.Outcome   // outcome at the last early disconnect or rejection
+	body       *body
+	transcript strings.Builder // failed SMTP sessions so far
+	startedAt  time.Time       // start of the last SMTP transaction
+	breakCount int             // number of early disconnects by this host
 }
 
 func newJob(c *queue.Transaction) *job {
@@ -44,11 +43,11 @@ func (j *job) isPartial() bool { return len(j.pendingRcpts) < len(j.outcomes) }
 
 // newMessage builds an SMTP transaction for the pending recipients, or for as many of them as the
 // host accepts before it hangs up.
-func (j *job) newMessage(s *deliverySession) *smtpclient.Message {
+func (j *job) newMessage(x *exchange) *smtpclient.Message {
 	mail := j.message
-	j.body = &body{session: s, tx: j.tx, open: mail.Body}
-	j.startedAt = s.agent.opts.Now()
-	now := j.pendingRcpts[:s.slot.maxRecipients(len(j.pendingRcpts))]
+	j.body = &body{session: x.deliverySession, tx: j.tx, open: mail.Body}
+	j.startedAt = x.agent.opts.Now()
+	now := j.pendingRcpts[:x.slot.maxRecipients(len(j.pendingRcpts))]
 	m := &smtpclient.Message{
 		From: j.tx.From, To: make([]smtpclient.Rcpt, len(now)),
 		Size: mail.Size, UTF8: mail.UTF8, EightBit: mail.EightBit, RequireTLS: mail.RequireTLS,
@@ -142,7 +141,7 @@ func (b *body) ensureOpen() (err error) {
 }
 
 // errLeaseLost aborts a message that another node has taken over.
-var errLeaseLost = errors.New("another node carries the message now")
+var errLeaseLost = errors.New("another node has leased the message")
 
 func (b *body) checkLease() error {
 	if !b.session.queueSession.Owns(b.tx) {

@@ -44,8 +44,8 @@ func (h *hostTable) clearTLSFailure(t hostKey) {
 
 // choosePlaintext decides whether the next connection is in clear. It never is where TLS is
 // required.
-func (s *deliverySession) choosePlaintext(w *target) {
-	if w.host.TLS == smtpclient.Opportunistic && !w.plaintext {
-		w.plaintext = s.agent.hosts.usesPlaintext(w.key())
+func (x *exchange) choosePlaintext() {
+	if t := x.target; t.host.TLS == smtpclient.Opportunistic && !t.plaintext {
+		t.plaintext = x.agent.hosts.usesPlaintext(t.key())
 	}
 }

@@ -38,8 +38,8 @@ type Options struct {
 	// Complaints from a host lower its limits for a while.
 	MaxConnsPerHost int
 	MaxRatePerHost  float64
-	// MaxWaitersPerHost is how many sessions wait at one address while they keep their place in the
-	// queue; 0: 64. Further sessions lend their place to others while they wait.
+	// MaxWaitersPerHost is how many sessions wait at one address while they keep their slot in the
+	// queue; 0: 64. Further sessions release it while they wait.
 	MaxWaitersPerHost int
 }
 
@@ -70,15 +70,15 @@ var _ queue.Agent = (*Agent)(nil)
 
 // ForgetFailures forgets which hosts were down, so that an operator can have them tried at once.
 // Limits that hosts asked for stay.
-func (c *Agent) ForgetFailures() {
-	c.hosts.mu.Lock()
-	defer c.hosts.mu.Unlock()
-	clear(c.hosts.failures)
+func (a *Agent) ForgetFailures() {
+	a.hosts.mu.Lock()
+	defer a.hosts.mu.Unlock()
+	clear(a.hosts.failures)
 }
 
 // Concurrency returns one, plus one for each Options.DeliveriesPerConn waiting deliveries, at most
 // Options.MaxConnsPerDestination. With fewer deliveries, opening a connection takes longer than
 // sending them over the existing ones.
-func (c *Agent) Concurrency(waiting int) int {
-	return min(1+waiting/c.opts.DeliveriesPerConn, c.opts.MaxConnsPerDestination)
+func (a *Agent) Concurrency(waiting int) int {
+	return min(1+waiting/a.opts.DeliveriesPerConn, a.opts.MaxConnsPerDestination)
 }

@@ -98,13 +98,7 @@ func (n *requirements) finish(s *deliverySession, o queue.Outcome) {
 		o = *n.rejection
 		o.State = queue.Bounced
 	}
-	o.Transcript = n.job.transcript.String()
-	if n.job.isPartial() {
-		n.job.setRemaining(o)
-		s.queueSession.Finish(n.job.tx, n.job.outcomes...)
-		return
-	}
-	s.queueSession.Finish(n.job.tx, o)
+	s.finish(n.job, o)
 }
 
 // hasTLSPolicy reports whether the destination has a policy that a message may override.

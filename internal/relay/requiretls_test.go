@@ -27,7 +27,7 @@ func TestRequireTLS(t *testing.T) {
 		want  string
 		story string
 	}{
-		{"willing", []string{willing}, "delivered 2.0.0", "* TLS is demanded: REQUIRETLS"},
+		{"willing", []string{willing}, "delivered 2.0.0", "* TLS is required: REQUIRETLS"},
 		{"unwilling", []string{unwilling}, "bounced 5.7.30", "does not offer"},
 		{"stranger", []string{stranger}, "bounced 5.7.10", "REQUIRETLS: TLS handshake"},
 		{"clear", []string{clear}, "bounced 5.7.10", "REQUIRETLS: TLS is required"},

@@ -36,7 +36,6 @@ func (s *deliverySession) reencode(j *job, r *smtpclient.Result) bool {
 		return true
 	}
 	s.agent.opts.Log.Error("a message could not be re-encoded", "message", j.tx.Mail.ID, "error", err)
-	j.setRemaining(queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the message could not be re-encoded", Via: s.via})
-	s.queueSession.Finish(j.tx, j.outcomes...)
+	s.finish(j, queue.Outcome{State: queue.Deferred, Enhanced: "4.3.0", Stage: "local", Reply: "the message could not be re-encoded", Via: s.via})
 	return true
 }

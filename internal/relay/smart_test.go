@@ -186,7 +186,7 @@ func TestRelayURL(t *testing.T) {
 			strings.Contains(a.TLS, "verified") != (c.tls == "verified") || !strings.Contains(a.Transcript, c.story) {
 			t.Errorf("%s %s: %s at %s, TLS %q\n%s", c.url, c.mechanism, got, a.Stage, a.TLS, a.Transcript)
 		}
-		told := strings.Contains(log.String(), "the relay takes no mail from us")
+		told := strings.Contains(log.String(), "smart host accepts no mail from us")
 		if told != (a.Outcome == queue.Deferred) {
 			t.Errorf("%s: log is\n%s", c.url, log)
 		}

@@ -43,7 +43,7 @@ func stsCases(key string) []stsCase {
 	const full = "delivered 2.0.0"
 	return []stsCase{
 		{name: "good", policy: "enforce mx.good.test", hosts: []string{"mx " + goodHost}, want: full, stage: "final",
-			tls: ", verified: PKIX", story: "* TLS is demanded: MTA-STS policy of good.test"},
+			tls: ", verified: PKIX", story: "* TLS is required: MTA-STS policy of good.test"},
 		{name: "wildcard", policy: "enforce *.wildcard.test", hosts: []string{"mx " + goodHost}, want: full, stage: "final", tls: "verified"},
 		{name: "bad-cert", policy: "enforce mx.bad-cert.test", hosts: []string{"mx " + badHost}, want: "deferred 4.7.5", stage: "handshake",
 			reply: "MTA-STS policy of bad-cert.test: TLS handshake: tls: failed to verify certificate"},
