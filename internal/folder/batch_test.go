@@ -22,6 +22,7 @@ func (h *fixture) eachPart(part int, then func()) {
 		then()
 		return time.Now()
 	}
+	h.Cleanup(func() { h.Now = time.Now }) // views are closed after it
 }
 
 // Commands that work in batches commit each batch, so that others can write in between.

@@ -48,8 +48,8 @@ type Options struct {
 	// ExpungeGrace is how long a message's bytes stay after it left its last folder, because
 	// clients may still be reading them; 0 is an hour.
 	ExpungeGrace time.Duration
-	// PollInterval is how often an open folder is checked without being woken, since a signal of
-	// another node may get lost; 0 is 5 s, negative always checks.
+	// PollInterval is how often Run looks for changes of open folders on PostgreSQL, since a signal
+	// of another node may get lost; 0 is 5 s. If it is negative, every Sync reads the folder.
 	PollInterval time.Duration
 	// MaxIdleViewBytes is how many bytes the views of folders that no session has open may take
 	// together, at 3 to 8 for a message; 0 is 12 MB.

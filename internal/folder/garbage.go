@@ -11,7 +11,6 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // A message's bytes are deleted once no folder shows it. A copy of a message that is being deleted
@@ -52,7 +51,6 @@ var (
 	// new folder could get it again. It may be years ahead (RenewUIDValidity).
 	deleteDroppedQuery = db.SQL(`DELETE FROM deleted_folder WHERE folder = $1 AND (uidvalidity < $2
 		OR EXISTS (SELECT 1 FROM deleted_folder later WHERE later.mailbox = $3 AND later.uidvalidity > deleted_folder.uidvalidity))`)
-	modSeqQuery = db.SQL(`SELECT modseq FROM folder WHERE id = $1`)
 
 	deleteSubscriptionsQuery = db.SQL(`DELETE FROM subscription WHERE mailbox = $1`)
 )
@@ -75,8 +73,12 @@ const (
 func (s *Store) Run(ctx context.Context) error {
 	collect := time.NewTicker(collectInterval)
 	defer collect.Stop()
-	poll := time.NewTicker(max(s.PollInterval, time.Second))
-	defer poll.Stop()
+	var poll <-chan time.Time
+	if s.DB.Engine() == db.Postgres && s.PollInterval > 0 {
+		ticker := time.NewTicker(s.PollInterval)
+		defer ticker.Stop()
+		poll = ticker.C
+	}
 	for {
 		var err error
 		select {
@@ -93,45 +95,13 @@ func (s *Store) Run(ctx context.Context) error {
 			s.evictExpired(s.Now().Add(-idleViewTTL))
 			_, collected := s.CollectGarbage(ctx)
 			err = errors.Join(err, collected)
-		case <-poll.C:
-			if s.DB.Engine() == db.Postgres {
-				err = s.pollOpenFolders(ctx)
-			}
+		case <-poll:
+			err = s.pollOpenFolders(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			s.Log.Error("tending the folders failed", "error", err)
 		}
 	}
-}
-
-// pollOpenFolders wakes the sessions of open folders that changed unnoticed.
-func (s *Store) pollOpenFolders(ctx context.Context) error {
-	s.mu.Lock()
-	open := make([]*sharedView, 0, len(s.open))
-	for _, sh := range s.open {
-		if sh.refs > 0 {
-			open = append(open, sh)
-		}
-	}
-	s.mu.Unlock()
-	for _, sh := range open {
-		var modseq uint64
-		row, err := queryOne(ctx, s.DB, modSeqQuery.With(sh.id), func(r db.Row) (uint64, error) {
-			err := r.Scan(&modseq)
-			return modseq, err
-		})
-		sh.mu.Lock()
-		known := sh.row.ModSeq
-		sh.mu.Unlock()
-		if err == nil && row == known {
-			continue
-		}
-		s.Hub.Receive([]notify.Key{{Kind: notify.Folder, ID: int64(sh.id)}})
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // CollectGarbage deletes messages that left their last folder longer than ExpungeGrace ago, and

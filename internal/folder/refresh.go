@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 )
@@ -44,9 +43,8 @@ const (
 	maxReadRanges = 10_000
 )
 
-// refresh brings the view up to date if it may be outdated: it was woken, force is set, or
-// PollInterval has passed since the last check. It returns a fault.NotFound when the folder is
-// gone.
+// refresh brings the view up to date if it was woken or force is set. It returns a fault.NotFound
+// when the folder is gone.
 //
 // It reads the row, the new changes, the messages they name and the new messages, each in its own
 // statement, so each may see a later state than the one before. Changes and arrivals become visible
@@ -56,22 +54,18 @@ const (
 func (sh *sharedView) refresh(ctx context.Context, force bool) error {
 	sh.refreshMu.Lock()
 	defer sh.refreshMu.Unlock()
-	now := sh.store.Now()
-	woken := false
 	select {
 	case <-sh.sub.C:
-		woken = true
+		sh.stale = true
 	default:
 	}
-	if !force && !woken && sh.loaded && now.Sub(sh.checkedAt) <= sh.store.PollInterval {
+	if !force && !sh.stale && sh.store.PollInterval > 0 {
 		return nil
 	}
-	if err := sh.catchUp(ctx); err != nil {
-		sh.checkedAt = time.Time{} // the signal is consumed, or only a part was read
-		return err
-	}
-	sh.checkedAt = now
-	return nil
+	sh.stale = true // until all is read
+	err := sh.catchUp(ctx)
+	sh.stale = err != nil
+	return err
 }
 
 // catchUp reads the changes since the last refresh; refreshMu must be held.

@@ -4,10 +4,12 @@ package folder
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 )
 
 var storedUpTo = db.SQL(`SELECT v.changed_modseq, f.changed_modseq FROM folder_view v JOIN folder f ON f.id = v.folder WHERE v.folder = $1`)
@@ -33,6 +35,44 @@ func TestRunNoticesLostSignals(t *testing.T) {
 		h.must(<-ended)
 	})
 }
+
+// Open folders cost one statement for each poll on PostgreSQL, and sessions that have nothing to
+// report cost none.
+func TestPollIsBatched(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		d, node := dbtest.Open(t, url)
+		h := newFixture(t, d, node)
+		views := []*View{h.view(Inbox)}
+		for i := range 20 {
+			name := fmt.Sprint(i)
+			_, err := h.Create(h.ctx(), h.box, name)
+			h.must(err)
+			views = append(views, h.view(name))
+		}
+		h.clock.Add(3600)
+		dbtest.Exec(t, d, hideFolders.With())
+		for _, v := range views {
+			h.sync(v, true)
+		}
+		dbtest.Exec(t, d, showFolders.With())
+		if d.Engine() != db.Postgres {
+			return
+		}
+		proxy := dbtest.StartProxy(t, url)
+		h.DB, _ = dbtest.Open(t, proxy.URL)
+		h.must(h.pollOpenFolders(h.ctx())) // a new connection has statements of its own
+		before := proxy.Statements.Load()
+		h.must(h.pollOpenFolders(h.ctx()))
+		if n := proxy.Statements.Load() - before; n != 1 {
+			t.Errorf("a poll of %d folders takes %d statements", len(views), n)
+		}
+	})
+}
+
+var (
+	hideFolders = db.SQL(`ALTER TABLE folder RENAME TO hidden`)
+	showFolders = db.SQL(`ALTER TABLE hidden RENAME TO folder`)
+)
 
 // Views without sessions stay while there is enough memory, so that opening the folder again reads
 // only the row.

@@ -27,7 +27,7 @@ type sharedView struct {
 	writeMu sync.Mutex
 	// refreshMu is held while the folder is read or a change is published.
 	refreshMu     sync.Mutex
-	checkedAt     time.Time
+	stale         bool   // whether a signal came, or a read failed, since all was read
 	maxReadModSeq uint64 // the highest mod-sequence that was read with the folder's row
 
 	idCache messageIDCache // for searches
@@ -48,6 +48,7 @@ type sharedView struct {
 
 	saveMu    sync.Mutex // held while the view is stored
 	idleBytes int        // memory of an idle view; guarded by store.mu
+	idleSince time.Time  // likewise
 }
 
 // acquireView returns the shared view of a folder for one more session.
@@ -59,7 +60,7 @@ func (s *Store) acquireView(id db.ID) *sharedView {
 		// The view subscribes before its sessions do, so it is signaled first: a session that is
 		// woken finds the view's signal.
 		sh = &sharedView{
-			store: s, id: id, keywords: newKeywordTable(), snap: &snapshot{}, nextUID: 1,
+			store: s, id: id, keywords: newKeywordTable(), snap: &snapshot{}, nextUID: 1, stale: true,
 			sub: s.Hub.Subscribe(notify.Key{Kind: notify.Folder, ID: int64(id)}),
 		}
 		s.open[id] = sh
@@ -82,7 +83,7 @@ func (s *Store) releaseView(sh *sharedView) {
 		return
 	}
 	sh.idCache.reset()
-	sh.idleBytes = sh.memoryBytes()
+	sh.idleBytes, sh.idleSince = sh.memoryBytes(), s.Now()
 	s.idle = append(s.idle, sh)
 	s.evictIdle()
 }
@@ -116,9 +117,7 @@ func (s *Store) evictExpired(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle = slices.DeleteFunc(s.idle, func(sh *sharedView) bool {
-		sh.refreshMu.Lock()
-		old := sh.checkedAt.Before(before)
-		sh.refreshMu.Unlock()
+		old := sh.idleSince.Before(before)
 		if old {
 			s.evict(sh)
 		}

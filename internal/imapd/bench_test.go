@@ -4,7 +4,9 @@ package imapd_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -207,4 +209,27 @@ func BenchmarkIdlePush(b *testing.B) {
 			b.StartTimer()
 		}
 	})
+}
+
+// BenchmarkIdleStatements counts the statements that sessions in IDLE cause on PostgreSQL while
+// nothing happens. Each has a folder of its own open.
+func BenchmarkIdleStatements(b *testing.B) {
+	const sessions, measured = 2_000, 30 * time.Second
+	proxy := dbtest.StartProxy(b, dbtest.Postgres(b))
+	h := open(b, proxy.URL, func(*imapd.Options) {})
+	ctx, end := context.WithCancel(b.Context())
+	defer end()
+	go h.folders.Run(ctx) //nolint:errcheck // returns nil
+	addr := h.serve(h.server.ServeTrusted)
+	for i := range sessions {
+		name := fmt.Sprintf("folder-%d", i)
+		_, err := h.folders.Create(ctx, h.box.ID, name)
+		h.must(err)
+		defer h.idleSocket(addr, name, func(nc net.Conn) net.Conn { return nc }).Close() //nolint:errcheck // nothing to lose
+	}
+	for b.Loop() {
+		before := proxy.Statements.Load()
+		<-time.After(measured)
+		b.ReportMetric(float64(proxy.Statements.Load()-before)/measured.Seconds(), "statements/s")
+	}
 }

@@ -65,33 +65,32 @@ func (s *session) tolerateIdleError(err error, blind *time.Time) error {
 	if s.Now().Sub(*blind) > maxIdleReadFailure {
 		return err
 	}
+	time.AfterFunc(idleRetryInterval, s.stream.wake)
 	return nil
 }
 
-// Delay after a signal, and interval without one, after which an idling session checks its folder.
-// A signal may come a moment before the node's view has the change, and one of another node may get
-// lost.
 const (
+	// idleRecheckDelay is the delay after a signal after which an idling session checks its folder
+	// once more: a signal may come a moment before the node's view has the change.
 	idleRecheckDelay = 10 * time.Millisecond
-	idlePollInterval = 5 * time.Second
+	// idleRetryInterval is how often a session tries to read its folder after that failed.
+	idleRetryInterval = 5 * time.Second
 )
 
 // wakeOnChange wakes the session whenever its folder may have changed, until stop is called.
 func (s *session) wakeOnChange() (stop func()) {
 	changed, ended := s.view.Updates(), make(chan struct{})
 	go func() {
-		timer := time.NewTimer(idlePollInterval)
-		defer timer.Stop()
+		recheck := time.NewTimer(idleRecheckDelay)
+		defer recheck.Stop()
 		for {
-			next := idlePollInterval
 			select {
 			case <-changed:
-				next = idleRecheckDelay
-			case <-timer.C:
+				recheck.Reset(idleRecheckDelay)
+			case <-recheck.C:
 			case <-ended:
 				return
 			}
-			timer.Reset(next)
 			s.stream.wake()
 		}
 	}()

@@ -36,7 +36,7 @@ func (h *fixture) idleCost(n int, addr string, over func(net.Conn) net.Conn) flo
 	before := inUse()
 	raw := make([]net.Conn, n)
 	for i := range raw {
-		raw[i] = h.idleSocket(addr, over)
+		raw[i] = h.idleSocket(addr, "INBOX", over)
 	}
 	cost := float64(inUse()-before) / float64(n)
 	for _, nc := range raw {
@@ -54,12 +54,12 @@ func inUse() uint64 {
 	return m.HeapInuse + m.StackInuse
 }
 
-// idleSocket brings a connection into IDLE and returns only its socket.
-func (h *fixture) idleSocket(addr string, over func(net.Conn) net.Conn) net.Conn {
+// idleSocket brings a connection into IDLE in a folder and returns only its socket.
+func (h *fixture) idleSocket(addr, name string, over func(net.Conn) net.Conn) net.Conn {
 	raw, err := net.Dial("tcp", addr)
 	h.must(err)
 	nc := over(raw)
-	_, err = io.WriteString(nc, "a LOGIN "+alice+" "+password+"\r\nb SELECT INBOX\r\nc IDLE\r\n")
+	_, err = io.WriteString(nc, "a LOGIN "+alice+" "+password+"\r\nb SELECT "+name+"\r\nc IDLE\r\n")
 	h.must(err)
 	var got []byte
 	buf := make([]byte, 4096)

@@ -3,7 +3,9 @@
 package dbtest
 
 import (
+	"bufio"
 	"bytes"
+	"encoding/binary"
 	"io"
 	"net"
 	"net/url"
@@ -23,6 +25,7 @@ type Proxy struct {
 	Silent      atomic.Bool  // whether to drop all answers of the server
 	SilenceNext atomic.Int32 // number of connections that go silent once ready
 	Refused     atomic.Int32 // number of refused connections
+	Statements  atomic.Int64 // number of executed statements
 
 	server string
 	mu     sync.Mutex
@@ -104,7 +107,7 @@ func (p *Proxy) forward(t testing.TB, client net.Conn) {
 	p.mu.Unlock()
 	var asking sync.WaitGroup
 	asking.Go(func() {
-		_, _ = io.Copy(server, client)
+		p.forwardStatements(server, client)
 		_ = server.Close()
 	})
 	for buf := make([]byte, 4096); err == nil; {
@@ -121,4 +124,23 @@ func (p *Proxy) forward(t testing.TB, client net.Conn) {
 	p.mu.Unlock()
 	_ = client.Close()
 	asking.Wait()
+}
+
+// forwardStatements forwards the client's messages and counts those that execute a statement. The
+// first message has no type.
+func (p *Proxy) forwardStatements(server io.Writer, client io.Reader) {
+	r := bufio.NewReader(client)
+	for kindSize := 0; ; kindSize = 1 {
+		head, err := r.Peek(kindSize + 4)
+		if err != nil {
+			return
+		}
+		if kind := head[0]; kindSize == 1 && (kind == 'E' || kind == 'Q') {
+			p.Statements.Add(1)
+		}
+		size := int64(binary.BigEndian.Uint32(head[kindSize:]))
+		if _, err := io.CopyN(server, r, int64(kindSize)+size); err != nil {
+			return
+		}
+	}
 }
