@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -28,8 +29,8 @@ type listMessagesInput struct {
 }
 
 // filter converts the query, except for the ids, and adds all faults to bad.
-func (in *listMessagesInput) filter(bad *fault.FieldErrors) outbound.Filter {
-	f := outbound.Filter{
+func (in *listMessagesInput) filter(bad *fault.FieldErrors) index.Filter {
+	f := index.Filter{
 		Recipient: in.Recipient, From: in.From, Subject: in.Subject, Status: queue.State(in.Status), Metadata: in.Metadata,
 		MetadataKeys: in.MetadataKey, Thread: in.ThreadID,
 	}
@@ -75,7 +76,7 @@ func (a *API) listMessages(ctx context.Context, p account.Principal, in *listMes
 		return none, err
 	}
 	f.Redacted = !p.HasScope(mailReadScope)
-	found, err := a.Outbox.Find(ctx, p.Account, f, at)
+	found, err := a.Outbox.Index.Find(ctx, p.Account, f, at)
 	if err != nil {
 		return none, err
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/emersion/go-msgauth/dkim"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
@@ -344,11 +343,10 @@ func TestUnsubscribeByMailLater(t *testing.T) {
 		happens(t, s, id, isDelivered)
 		// Pruning skips messages that the index passes have not processed. These passes skip new
 		// messages.
-		later := &outbound.Outbox{DB: s.DB, Node: s.Outbox.Node, Queue: s.Queue, Stats: s.Stats, Now: func() time.Time { return time.Now().Add(2 * time.Hour) }}
 		for pass := range 3 {
 			for more := true; more; {
 				var err error
-				if more, err = later.IndexBatch(t.Context(), pass); err != nil {
+				if more, err = s.Outbox.Index.Batch(t.Context(), pass, time.Now().Add(2*time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 			}

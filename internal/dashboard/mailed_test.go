@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -63,7 +64,7 @@ func link(t *testing.T, text string) string {
 // served lists the service mail to an address, newest first.
 func served(t *testing.T, s *servertest.Server, to string) []outbound.Message {
 	t.Helper()
-	found, err := s.Outbox.Find(t.Context(), account.OperatorAccount, outbound.Filter{Recipient: to}, db.Page{})
+	found, err := s.Outbox.Index.Find(t.Context(), account.OperatorAccount, index.Filter{Recipient: to}, db.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

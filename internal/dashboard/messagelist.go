@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -143,7 +144,7 @@ type messageSearch struct {
 	direction        string
 	mailbox          mailbox.Mailbox // the selected mailbox, if any
 	wholeMailbox     bool            // whether to list all its messages, not only received ones
-	sentFilter       outbound.Filter
+	sentFilter       index.Filter
 	receivedFilter   folder.MessageFilter
 	recipientMailbox mailbox.Mailbox // the mailbox with the recipient's address
 
@@ -224,9 +225,9 @@ func (d *Dashboard) resolveMailbox(v *requestContext, text string) (mailbox.Mail
 
 // parseSentFilter parses the filters for sent messages, including those that also apply to received
 // ones.
-func parseSentFilter(bad *fault.FieldErrors, q url.Values) outbound.Filter {
+func parseSentFilter(bad *fault.FieldErrors, q url.Values) index.Filter {
 	text := func(name string) string { return strings.TrimSpace(q.Get(name)) }
-	f := outbound.Filter{Recipient: text("recipient"), From: text("from"), Subject: text("subject"), Thread: text("thread"), Status: queue.State(text("status"))}
+	f := index.Filter{Recipient: text("recipient"), From: text("from"), Subject: text("subject"), Thread: text("thread"), Status: queue.State(text("status"))}
 	if f.Status != "" && !f.Status.Valid() {
 		bad.Add("status", "unknown_status", "Choose one of the states.")
 	}
@@ -256,7 +257,7 @@ func (d *Dashboard) searchMessages(v *requestContext, l *messageSearch, at db.Pa
 	}
 	if l.direction != directionReceived {
 		l.sentFilter.Redacted = !v.session.ReadsMail
-		found, err := d.Outbox.Find(v.ctx, v.session.Account, l.sentFilter, at)
+		found, err := d.Outbox.Index.Find(v.ctx, v.session.Account, l.sentFilter, at)
 		if err != nil {
 			return err
 		}

@@ -63,7 +63,7 @@ type SendOptions struct {
 // field. The error is fault.Denied if the account may not send as from_email, and fault.RateLimited
 // above a sending limit. In these cases nothing is stored.
 func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []SendRequest, opt SendOptions) (_ []Result, err error) {
-	defer o.loadGauge.Begin(o.Now)()
+	defer o.Accepting.Begin(o.Now)()
 	now := o.Now().UTC()
 	results := make([]Result, len(sends))
 	mails, err := validateSends(sends, results, opt, now)

@@ -18,7 +18,7 @@ import (
 // Open opens the bytes of a message of an account, as it was composed or submitted; signatures are
 // added only when it is sent. It returns fault.NotFound if the account has no such message, and
 // fault.Denied for ClassService. The caller must Close the reader.
-func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, error) {
+func (o *Messages) Open(ctx context.Context, account, id db.ID) (*blob.Reader, error) {
 	r, err := o.loadOwned(ctx, account, id)
 	if err != nil {
 		return nil, err
@@ -47,7 +47,7 @@ func (o *Outbox) Open(ctx context.Context, account, id db.ID) (*blob.Reader, err
 
 // loadBlob loads the bytes of a message. If the message is rescheduled meanwhile, it loads the new
 // blob.
-func (o *Outbox) loadBlob(ctx context.Context, r *row) (*blob.Blob, error) {
+func (o *Messages) loadBlob(ctx context.Context, r *row) (*blob.Blob, error) {
 	for {
 		b, err := o.Blobs.Load(ctx, r.blob)
 		if !errors.Is(err, blob.ErrNotExist) {
@@ -74,7 +74,7 @@ func isServiceMail(h message.Header) bool {
 }
 
 // OpenParts is like Open, and also returns the index of the message's parts.
-func (o *Outbox) OpenParts(ctx context.Context, account, id db.ID) (*message.Index, *blob.Reader, error) {
+func (o *Messages) OpenParts(ctx context.Context, account, id db.ID) (*message.Index, *blob.Reader, error) {
 	in, err := o.Open(ctx, account, id)
 	if err != nil {
 		return nil, nil, err

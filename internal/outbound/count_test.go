@@ -11,7 +11,6 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
-	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/stat"
 )
@@ -36,12 +35,13 @@ func TestCounted(t *testing.T) {
 			}
 			var passing sync.WaitGroup
 			for _, node := range []*db.Node{s.Outbox.Node, s.Outbox.Node, second} {
-				outbox := &outbound.Outbox{DB: s.DB, Node: node, Queue: s.Queue, Stats: s.Stats, Now: func() time.Time { return now.Add(2 * time.Hour) }}
+				x := *s.Outbox.Index
+				x.Node = node
 				passing.Go(func() {
 					for pass := range 3 {
 						for more := true; more; {
 							var err error
-							if more, err = outbox.IndexBatch(t.Context(), pass); err != nil {
+							if more, err = x.Batch(t.Context(), pass, now.Add(2*time.Hour)); err != nil {
 								t.Error(err)
 							}
 						}

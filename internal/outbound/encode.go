@@ -20,7 +20,7 @@ type signFunc func(io.Reader) ([]byte, error)
 // may contain what a remote host need not accept: lines over 998 octets, or NUL. It is re-encoded,
 // unless that would break a DKIM signature that counts. OutboundMessage.SevenBit is for hosts
 // without 8BITMIME.
-func (o *Outbox) setContent(ctx context.Context, r *row, m *queue.OutboundMessage, b *blob.Blob, sign signFunc) error {
+func (o *Messages) setContent(ctx context.Context, r *row, m *queue.OutboundMessage, b *blob.Blob, sign signFunc) error {
 	if r.forwarder == 0 {
 		head, err := o.signThrottled(ctx, sign, b)
 		m.Head, m.Body, m.Size = head, blobOpener(b), int64(len(head))+r.size
@@ -61,7 +61,7 @@ func (o *Outbox) setContent(ctx context.Context, r *row, m *queue.OutboundMessag
 }
 
 // sevenBitFunc returns the function for queue.OutboundMessage.SevenBit.
-func (o *Outbox) sevenBitFunc(r *row, m *queue.OutboundMessage, b *blob.Blob, sign signFunc) func(context.Context) (*queue.OutboundMessage, error) {
+func (o *Messages) sevenBitFunc(r *row, m *queue.OutboundMessage, b *blob.Blob, sign signFunc) func(context.Context) (*queue.OutboundMessage, error) {
 	return func(ctx context.Context) (*queue.OutboundMessage, error) {
 		index, err := indexParts(ctx, b)
 		if err != nil {
@@ -79,7 +79,7 @@ func (o *Outbox) sevenBitFunc(r *row, m *queue.OutboundMessage, b *blob.Blob, si
 
 // reencode makes m send the message with its parts re-encoded, and signed in that form. The parts
 // are encoded on each read; the stored message doesn't change.
-func (o *Outbox) reencode(ctx context.Context, r *row, m *queue.OutboundMessage, b *blob.Blob, index *message.Index, sign signFunc) (message.EncodeResult, error) {
+func (o *Messages) reencode(ctx context.Context, r *row, m *queue.OutboundMessage, b *blob.Blob, index *message.Index, sign signFunc) (message.EncodeResult, error) {
 	encode := func(w io.Writer, in io.ReaderAt, index *message.Index) (message.EncodeResult, error) {
 		return message.EncodeNested(w, in, index, !r.utf8)
 	}

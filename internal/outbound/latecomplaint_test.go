@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/suppression"
@@ -83,7 +84,7 @@ func TestComplaintAboutService(t *testing.T) {
 				t.Fatal(err)
 			}
 			servertest.Eventually(t, func() string {
-				found, err := s.Outbox.Find(t.Context(), account.OperatorAccount, outbound.Filter{Recipient: to}, db.Page{})
+				found, err := s.Outbox.Index.Find(t.Context(), account.OperatorAccount, index.Filter{Recipient: to}, db.Page{})
 				if err != nil || len(found.Messages) != 1 || found.Messages[0].Status != want {
 					return fmt.Sprintf("%+v %v", found, err)
 				}

@@ -22,7 +22,7 @@ import (
 
 // MessageInfo returns what events say about a message. For a pruned message it returns what the
 // trace contains.
-func (o *Outbox) MessageInfo(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
+func (o *Messages) MessageInfo(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
 	r, err := o.loadRow(ctx, id)
 	if fault.Is(err, fault.NotFound) {
 		return o.prunedMessageInfo(ctx, id)
@@ -33,27 +33,12 @@ func (o *Outbox) MessageInfo(ctx context.Context, id db.ID) (queue.MessageInfo, 
 	return r.messageInfo(), nil
 }
 
-func (o *Outbox) loadRow(ctx context.Context, id db.ID) (*row, error) {
-	found, err := db.All(ctx, o.DB, messageByIDQuery.With(id), scanMessage)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, notFoundError()
-	}
-	return found[0], nil
-}
-
-func notFoundError() error {
-	return fault.New(fault.NotFound, "message_gone", "The message is no longer there.")
-}
-
 // Prepare loads a message for the queue and signs it once for all of its deliveries. A forwarded
 // message is sealed instead (RFC 8617). It returns fault.Denied if the account is suspended, or if
 // the domain has changed hands and the mail would go out in the new owner's name. It returns
 // fault.NotFound if the message is lost. A returned report is sent even without a domain, unsigned.
 // Mail that the service writes and mail that the host forwards are signed in the host's name.
-func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.OutboundMessage, error) {
+func (o *Messages) Prepare(ctx context.Context, id db.ID) (*queue.OutboundMessage, error) {
 	r, err := o.loadRow(ctx, id)
 	if err != nil {
 		return nil, err
@@ -103,7 +88,7 @@ func (o *Outbox) Prepare(ctx context.Context, id db.ID) (*queue.OutboundMessage,
 
 // asNotFound converts a read error to fault.NotFound if the message's bytes are gone or truncated,
 // which no retry repairs. A failing disk may be readable again, so EIO stays as it is.
-func (o *Outbox) asNotFound(ctx context.Context, r *row, err error) error {
+func (o *Messages) asNotFound(ctx context.Context, r *row, err error) error {
 	if !blob.IsLost(err) || errors.Is(err, syscall.EIO) {
 		return err
 	}
@@ -119,7 +104,7 @@ func (o *Outbox) asNotFound(ctx context.Context, r *row, err error) error {
 
 // signingDomain finds the domain that a message is signed with. A domain that has changed hands or
 // is suspended is fault.Denied; a deleted one is fault.NotFound.
-func (o *Outbox) signingDomain(ctx context.Context, id db.ID) (domain.SendingDomain, error) {
+func (o *Messages) signingDomain(ctx context.Context, id db.ID) (domain.SendingDomain, error) {
 	sender, err := o.Domains.SendingDomainByID(ctx, id)
 	if err != nil {
 		return sender, err
@@ -143,7 +128,7 @@ func isDomainLost(err error) bool {
 const CodeAccountSuspended = "account_suspended"
 
 // checkActive returns fault.Denied if the account is suspended.
-func (o *Outbox) checkActive(ctx context.Context, id db.ID) error {
+func (o *Messages) checkActive(ctx context.Context, id db.ID) error {
 	active, err := o.Accounts.IsActive(ctx, id)
 	if err == nil && !active {
 		err = fault.New(fault.Denied, CodeAccountSuspended, "The account that sends it is suspended.")
@@ -154,7 +139,7 @@ func (o *Outbox) checkActive(ctx context.Context, id db.ID) error {
 // signRestFactor is the maximum pause after a signature, as a multiple of the time that it took.
 const signRestFactor = 6
 
-func (o *Outbox) signThrottled(ctx context.Context, sign func(io.Reader) ([]byte, error), b *blob.Blob) (head []byte, err error) {
+func (o *Messages) signThrottled(ctx context.Context, sign func(io.Reader) ([]byte, error), b *blob.Blob) (head []byte, err error) {
 	done, err := o.acquireSignSlot(ctx)
 	if err != nil {
 		return nil, err
@@ -163,7 +148,7 @@ func (o *Outbox) signThrottled(ctx context.Context, sign func(io.Reader) ([]byte
 	begin := o.Now()
 	defer func() {
 		now := o.Now()
-		_ = notify.Sleep(ctx, o.loadGauge.RestTime(now, now.Sub(begin), signRestFactor))
+		_ = notify.Sleep(ctx, o.Accepting.RestTime(now, now.Sub(begin), signRestFactor))
 	}()
 	notify.RunLowPriority(func() { head, err = signBlob(ctx, sign, b) })
 	if errors.Is(err, mailauth.ErrNoFrom) || errors.Is(err, mailauth.ErrUnclearAuthor) || errors.Is(err, mailauth.ErrHeaderTooBig) {
@@ -185,12 +170,12 @@ func signBlob(ctx context.Context, sign func(io.Reader) ([]byte, error), b *blob
 }
 
 // acquireSignSlot waits for a signing slot. Call done to release it.
-func (o *Outbox) acquireSignSlot(ctx context.Context) (done func(), err error) {
+func (o *Messages) acquireSignSlot(ctx context.Context) (done func(), err error) {
 	if o.SignSlots == nil {
 		return func() {}, nil
 	}
 	spare := o.ExtraSignSlots
-	if o.loadGauge.Load(o.Now()) > notify.LowLoad {
+	if o.Accepting.Load(o.Now()) > notify.LowLoad {
 		spare = nil
 	}
 	select {

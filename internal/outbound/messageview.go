@@ -8,14 +8,15 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
 // MessageViews loads the main fields of messages of any account, for operators of the queue. The
 // map has no entry for deleted messages.
-func (o *Outbox) MessageViews(ctx context.Context, messages []db.ID) (map[db.ID]queue.MessageView, error) {
+func (o *Messages) MessageViews(ctx context.Context, messages []db.ID) (map[db.ID]queue.MessageView, error) {
 	all := make(map[db.ID]queue.MessageView, len(messages))
-	for some := range slices.Chunk(messages, matchBatchSize) {
+	for some := range slices.Chunk(messages, index.BatchSize) {
 		rows, err := o.loadRows(ctx, some)
 		if err != nil {
 			return nil, err

@@ -9,18 +9,14 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
 var (
 	deleteMessageQuery = db.SQL(`DELETE FROM outbound_message WHERE id = $1`)
-	deleteTermsQuery   = db.SQL(`DELETE FROM outbound_term WHERE account = $1 AND message = $2 AND term IN (
-		$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-		$23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42)`)
+	messageIDsQuery    = db.SQL(`SELECT id FROM outbound_message WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3`)
 )
-
-// termsPerDelete is how many terms deleteTermsQuery takes.
-const termsPerDelete = 40
 
 // pruneCursor is the position of the current round of pruning.
 type pruneCursor struct {
@@ -32,7 +28,7 @@ type pruneCursor struct {
 type expiredMessage struct {
 	*row
 	recipients []queue.DeliveryStatus
-	terms      []int64
+	terms      index.Terms
 	isFinal    bool // checked again with the deliveries locked
 }
 
@@ -56,9 +52,7 @@ func (p *expiredMessage) rowCount() int {
 func (o *Outbox) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	o.pruneCursor.mu.Lock()
 	defer o.pruneCursor.mu.Unlock()
-	// Prune a message only after all indexing passes have seen it: they would write terms of a
-	// deleted message, or never count it.
-	seen, err := o.passPosition(ctx, len(indexPasses)-1)
+	seen, err := o.Index.Position(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -87,8 +81,8 @@ func (o *Outbox) Prune(ctx context.Context, before time.Time, limit int) (int, e
 func (o *Outbox) findExpired(ctx context.Context, end db.ID, before time.Time, limit int) (some []*expiredMessage, err error) {
 	size := 0
 	for from := o.pruneCursor.position; ; {
-		ids, err := db.All(ctx, o.DB, indexNextQuery.With(from, end, matchBatchSize), func(r db.Row) (id db.ID, err error) {
-			return id, r.Scan(&id, new(bool))
+		ids, err := db.All(ctx, o.DB, messageIDsQuery.With(from, end, index.BatchSize), func(r db.Row) (id db.ID, err error) {
+			return id, r.Scan(&id)
 		})
 		if err != nil || len(ids) == 0 {
 			return some, err
@@ -111,7 +105,9 @@ func (o *Outbox) findExpired(ctx context.Context, end db.ID, before time.Time, l
 			if r == nil || !queue.AllFinalBefore(deliveries[id], before) {
 				continue
 			}
-			p := &expiredMessage{row: r, recipients: deliveries[id], terms: termHashes(r, deliveries[id])}
+			m := r.toMessage()
+			m.Deliveries = deliveries[id]
+			p := &expiredMessage{row: r, recipients: m.Deliveries, terms: index.TermsOf(m)}
 			if size += p.rowCount(); size > limit && len(some) > 0 {
 				return some, nil
 			}
@@ -138,7 +134,7 @@ func (o *Outbox) deleteExpired(ctx context.Context, some []*expiredMessage, befo
 				rows += p.rowCount()
 				b.Queue(o.insertTrace(p))
 				o.Queue.Delete(b, p.id)
-				p.deleteTerms(b)
+				p.terms.Delete(b, p.account, p.id)
 				b.Queue(blob.DeleteStatement(p.blob))
 				b.Queue(deleteMessageQuery.With(p.id))
 			}
@@ -146,16 +142,3 @@ func (o *Outbox) deleteExpired(ctx context.Context, some []*expiredMessage, befo
 	})
 	return rows, err
 }
-
-func (p *expiredMessage) deleteTerms(b *db.Batch) {
-	for at := 0; at < len(p.terms); at += termsPerDelete {
-		args := []any{p.account, p.id}
-		for i := range termsPerDelete { // the arguments repeat the last term
-			args = append(args, p.terms[min(at+i, len(p.terms)-1)])
-		}
-		b.Queue(deleteTermsQuery.With(args...))
-	}
-}
-
-// AcceptLoad returns the share of time, 0 to 1, that this node spends accepting messages.
-func (o *Outbox) AcceptLoad() float64 { return o.loadGauge.Load(o.Now()) }

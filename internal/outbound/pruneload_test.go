@@ -123,10 +123,9 @@ func BenchmarkPrune(b *testing.B) {
 				}
 			}
 			for pass := range 3 {
-				outbox := &outbound.Outbox{DB: s.DB, Node: s.Outbox.Node, Queue: s.Queue, Stats: s.Stats, Now: time.Now}
 				for more := true; more; {
 					var err error
-					if more, err = outbox.IndexBatch(b.Context(), pass); err != nil {
+					if more, err = s.Outbox.Index.Batch(b.Context(), pass, time.Now()); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -79,7 +80,7 @@ func (g *garden) grow(at time.Time) {
 // question is a filter with its expected meaning.
 type question struct {
 	what   string
-	filter outbound.Filter
+	filter index.Filter
 	right  func(p planted) bool
 }
 
@@ -92,7 +93,7 @@ func (g *garden) questions() []question {
 		subject := strings.Fields(strings.ToLower(strings.NewReplacer(":", "", "#", "").Replace(p.subject)))
 		return !slices.ContainsFunc(words, func(w string) bool { return !slices.Contains(subject, w) })
 	}
-	type f = outbound.Filter
+	type f = index.Filter
 	return []question{
 		{"all", f{}, func(planted) bool { return true }},
 		{"recipient", f{Recipient: "U7@X.example"}, func(p planted) bool { return oneOf(p.to, "u7@x.example") }},
@@ -146,10 +147,10 @@ func (g *garden) ask(when string) {
 }
 
 // pages reads all pages; the result is newest first in either direction.
-func (g *garden) pages(f outbound.Filter, page db.Page) (ids []db.ID) {
+func (g *garden) pages(f index.Filter, page db.Page) (ids []db.ID) {
 	g.t.Helper()
 	for {
-		found, err := g.s.Outbox.Find(g.t.Context(), g.account, f, page)
+		found, err := g.s.Outbox.Index.Find(g.t.Context(), g.account, f, page)
 		if err != nil {
 			g.t.Fatal(err)
 		}
@@ -173,7 +174,6 @@ func (g *garden) pages(f outbound.Filter, page db.Page) (ids []db.ID) {
 // index runs a pass until it has seen a message, with the clock moved forward by later.
 func (g *garden) index(pass int, last db.ID, later time.Duration) {
 	g.t.Helper()
-	outbox := &outbound.Outbox{DB: g.s.DB, Node: g.s.Outbox.Node, Queue: g.s.Queue, Stats: g.s.Stats, Now: func() time.Time { return time.Now().Add(later) }}
 	for {
 		var upTo db.ID
 		if err := g.s.DB.One(g.t.Context(), bookmark.With(pass), &upTo); err != nil {
@@ -182,7 +182,7 @@ func (g *garden) index(pass int, last db.ID, later time.Duration) {
 		if upTo >= last {
 			return
 		}
-		if _, err := outbox.IndexBatch(g.t.Context(), pass); err != nil {
+		if _, err := g.s.Outbox.Index.Batch(g.t.Context(), pass, time.Now().Add(later)); err != nil {
 			g.t.Fatal(err)
 		}
 	}
@@ -217,7 +217,7 @@ func TestFind(t *testing.T) {
 		}
 		g.index(1, g.all[0].id, 5*time.Minute)
 		g.ask("looked at again")
-		if ids := (&garden{t: t, s: s, account: acc.ID + 1}).pages(outbound.Filter{From: "shop.example"}, db.Page{}); len(ids) > 0 {
+		if ids := (&garden{t: t, s: s, account: acc.ID + 1}).pages(index.Filter{From: "shop.example"}, db.Page{}); len(ids) > 0 {
 			t.Errorf("a stranger finds %v", ids)
 		}
 	})
@@ -229,12 +229,12 @@ func TestFindFaults(t *testing.T) {
 	for i := range 11 {
 		many[fmt.Sprint(i)] = "x"
 	}
-	f := outbound.Filter{Recipient: "a b@c", From: "@", Subject: "- !", Metadata: many, MetadataKeys: []string{strings.Repeat("x", 2000)}, Thread: "a\nb"}
+	f := index.Filter{Recipient: "a b@c", From: "@", Subject: "- !", Metadata: many, MetadataKeys: []string{strings.Repeat("x", 2000)}, Thread: "a\nb"}
 	if got, want := fmt.Sprint(f.Check()), ""; got == want {
 		t.Error("nothing is wrong")
 	}
 	var o outbound.Outbox
-	if _, err := o.Find(context.Background(), 1, f, db.Page{}); err == nil {
+	if _, err := o.Index.Find(context.Background(), 1, f, db.Page{}); err == nil {
 		t.Error("it was looked for")
 	}
 	var fields []string

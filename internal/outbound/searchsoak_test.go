@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
@@ -73,7 +73,7 @@ func TestFindMany(t *testing.T) {
 		t.Logf("made findable in %s", time.Since(begin).Round(time.Second))
 
 		x := n / 2
-		type f = outbound.Filter
+		type f = index.Filter
 		user := fmt.Sprintf("user%d@d%d.example", x*7919%200003, x%1000)
 		every := func(step, from int64, also func(i int64) bool) (list []db.ID) {
 			for i := n; i >= 1; i-- {
@@ -125,7 +125,7 @@ func TestFindMany(t *testing.T) {
 }
 
 // firstPage reads the first page, and continues while the page is empty.
-func (g *garden) firstPage(what string, f outbound.Filter, page db.Page, want []db.ID) {
+func (g *garden) firstPage(what string, f index.Filter, page db.Page, want []db.ID) {
 	g.t.Helper()
 	var longest, all time.Duration
 	var got []db.ID
@@ -133,7 +133,7 @@ func (g *garden) firstPage(what string, f outbound.Filter, page db.Page, want []
 	back := page.Before != 0
 	for {
 		begin := time.Now()
-		found, err := g.s.Outbox.Find(g.t.Context(), g.account, f, page)
+		found, err := g.s.Outbox.Index.Find(g.t.Context(), g.account, f, page)
 		took := time.Since(begin)
 		if err != nil {
 			g.t.Fatal(err)

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -18,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/smtpclient"
+	"github.com/mailstead/mailstead/internal/thread"
 )
 
 // Limits of a send (interface specification, sections 4 and 8).
@@ -30,7 +30,6 @@ const (
 	maxHeaderBytes = 16 << 10 // names and values together
 	maxMetadata    = 16 << 10
 	maxSubject     = 2000
-	maxThreadID    = 255
 	maxText        = 10 << 20 // text and html each
 	maxSendAtPast  = 5 * time.Minute
 	maxSendAtAhead = 30 * 24 * time.Hour
@@ -115,8 +114,8 @@ func (s *SendRequest) validate(now time.Time) (*validSend, fault.FieldErrors) {
 	l.readMetadata(s, &bad)
 	l.readSendAt(s, now, &bad)
 	l.readUnsubscribe(s, &bad)
-	if s.ThreadID != "" && !isPrintable(s.ThreadID, maxThreadID) {
-		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
+	if s.ThreadID != "" && !thread.ValidID(s.ThreadID) {
+		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", thread.MaxIDLength)
 	}
 	if l.from.Domain == "" {
 		l.draft.From.Local, l.draft.From.Domain = "x", "x.invalid" // already reported
@@ -304,8 +303,4 @@ func (l *validSend) readMetadata(s *SendRequest, bad *fault.FieldErrors) {
 	default:
 		l.metadata = compact.String()
 	}
-}
-
-func isPrintable(s string, limit int) bool {
-	return utf8.RuneCountInString(s) <= limit && utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }

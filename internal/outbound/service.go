@@ -22,7 +22,7 @@ const ClassService = "service"
 // suppressions, and isn't in a customer's list of messages. It returns after the commit, with a
 // fault.Invalid if the address can't receive mail.
 func (o *Outbox) SendServiceMail(ctx context.Context, to, subject, text string) error {
-	defer o.loadGauge.Begin(o.Now)()
+	defer o.Accepting.Begin(o.Now)()
 	now := o.Now().UTC()
 	s := SendRequest{FromEmail: "no-reply@" + o.Host, FromName: o.Host, To: []string{to}, Subject: subject, Text: text}
 	l, bad := s.validate(now)
@@ -42,7 +42,7 @@ func (o *Outbox) SendServiceMail(ctx context.Context, to, subject, text string) 
 
 // ServiceMailText returns the text of a mail of the service itself. It returns fault.NotFound if
 // the message is gone or is no service mail.
-func (o *Outbox) ServiceMailText(ctx context.Context, id db.ID) (string, error) {
+func (o *Messages) ServiceMailText(ctx context.Context, id db.ID) (string, error) {
 	r, err := o.loadRow(ctx, id)
 	if err != nil {
 		return "", err

@@ -27,7 +27,7 @@ func TestSigningGivesWay(t *testing.T) {
 	own := nice()
 	runtime.UnlockOSThread()
 	there := 0
-	o := &Outbox{Now: time.Now}
+	o := &Messages{Now: time.Now}
 	if _, err := o.signThrottled(t.Context(), func(io.Reader) ([]byte, error) { there = nice(); return nil, nil }, &blob.Blob{}); err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 // All processors may sign while no mail is accepted, and only some while mail is accepted.
 func TestTurns(t *testing.T) {
 	at := time.Unix(1_800_000_000, 0)
-	o := &Outbox{SignSlots: make(chan struct{}, 1), ExtraSignSlots: make(chan struct{}, 1), Now: func() time.Time { return at }}
+	o := &Messages{SignSlots: make(chan struct{}, 1), ExtraSignSlots: make(chan struct{}, 1), Now: func() time.Time { return at }}
 	over, end := context.WithCancel(t.Context())
 	end()
 	for i := range 2 {
@@ -23,7 +23,7 @@ func TestTurns(t *testing.T) {
 		t.Error("three sign where two may")
 	}
 	<-o.ExtraSignSlots
-	defer o.loadGauge.Begin(o.Now)()
+	defer o.Accepting.Begin(o.Now)()
 	at = at.Add(time.Second)
 	if _, err := o.acquireSignSlot(over); err == nil {
 		t.Error("two sign while accepting is busy")

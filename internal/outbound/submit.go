@@ -92,7 +92,7 @@ func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, b
 	if err != nil {
 		return 0, err
 	}
-	defer o.loadGauge.Begin(o.Now)()
+	defer o.Accepting.Begin(o.Now)()
 	defer raw.Discard(ctx)
 	now := o.Now().UTC()
 	r := &row{id: o.DB.NewID(), created: now, ret: s.Ret, envid: s.EnvID, requireTLS: tlsPreference(s.RequireTLS, header)}

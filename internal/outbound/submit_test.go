@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -168,7 +169,7 @@ func principal(id db.ID, domain string) account.Principal {
 
 func messages(t *testing.T, s *servertest.Server, id db.ID) []outbound.Message {
 	t.Helper()
-	found, err := s.Outbox.Find(t.Context(), id, outbound.Filter{}, db.Page{})
+	found, err := s.Outbox.Index.Find(t.Context(), id, index.Filter{}, db.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -92,7 +92,7 @@ func (w *submitOptions) readField(name, value string, now time.Time) (why string
 		}
 		w.metadata = l.metadata
 	case optionThread:
-		if value == "" || !isPrintable(value, maxThreadID) {
+		if !thread.ValidID(value) {
 			return "A thread id is 1 to 255 printable characters."
 		}
 		w.thread = value
@@ -112,7 +112,7 @@ func (w *submitOptions) readField(name, value string, now time.Time) (why string
 		}
 		w.idempotencyKey = value
 	case optionTemplate:
-		if value == "" || !isPrintable(value, maxThreadID) {
+		if !thread.ValidID(value) {
 			return "Give the id or the alias of a template."
 		}
 		w.template = value

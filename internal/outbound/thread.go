@@ -95,7 +95,7 @@ func (r *row) setReference() {
 }
 
 // Lookup implements thread.Source.
-func (o *Outbox) Lookup(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Match, error) {
+func (o *Messages) Lookup(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Match, error) {
 	found := map[string]thread.Match{}
 	read := func(s db.Statement) error {
 		return o.DB.Each(ctx, s, func(r db.Row) error {
@@ -135,7 +135,7 @@ func (o *Outbox) Lookup(ctx context.Context, account, domain db.ID, messageIDs [
 }
 
 // Chain implements thread.Source.
-func (o *Outbox) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Message, error) {
+func (o *Messages) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Message, error) {
 	return db.All(ctx, o.DB, threadChainQuery.With(account, name, domain, upTo), func(r db.Row) (l thread.Message, err error) {
 		return l, r.Scan(&l.ID, &l.MessageID)
 	})
@@ -148,5 +148,6 @@ func (o *Outbox) InThread(ctx context.Context, account, domain db.ID, name strin
 	if err != nil {
 		return nil, err
 	}
-	return o.toMessages(ctx, rows)
+	list := toMessages(rows)
+	return list, o.Index.AddDeliveries(ctx, list)
 }

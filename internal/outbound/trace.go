@@ -31,7 +31,7 @@ var (
 // recipientHashSize is the number of bytes in a recipient's hash.
 const recipientHashSize = 8
 
-func (o *Outbox) insertTrace(p *expiredMessage) db.Statement {
+func (o *Messages) insertTrace(p *expiredMessage) db.Statement {
 	marks := []byte{}
 	if p.mailbox == 0 && !p.private { // only API mail suppresses recipients
 		marks = o.recipientHashes(p.id, p.recipients)
@@ -39,7 +39,7 @@ func (o *Outbox) insertTrace(p *expiredMessage) db.Statement {
 	return insertTraceQuery.With(p.id, p.account, p.domain, thread.LookupKey(p.messageID), p.thread, p.messageID, marks)
 }
 
-func (o *Outbox) recipientHashes(message db.ID, to []queue.DeliveryStatus) []byte {
+func (o *Messages) recipientHashes(message db.ID, to []queue.DeliveryStatus) []byte {
 	marks := make([]byte, 0, recipientHashSize*len(to))
 	for _, d := range to {
 		a, err := address.Parse(d.Recipient)
@@ -54,7 +54,7 @@ func (o *Outbox) recipientHashes(message db.ID, to []queue.DeliveryStatus) []byt
 
 // recipientHash returns the hash by which a recipient of a message is recognized. The same
 // recipient has a different hash in every message.
-func (o *Outbox) recipientHash(message db.ID, a address.Address) []byte {
+func (o *Messages) recipientHash(message db.ID, a address.Address) []byte {
 	h := hmac.New(sha256.New, o.Key.Subkey("recipients of deleted messages"))
 	h.Write(binary.BigEndian.AppendUint64(nil, uint64(message)))
 	h.Write([]byte(a.Key()))
@@ -67,7 +67,7 @@ type trace struct {
 	recipientHashes []byte
 }
 
-func (o *Outbox) loadTrace(ctx context.Context, id db.ID) (t trace, err error) {
+func (o *Messages) loadTrace(ctx context.Context, id db.ID) (t trace, err error) {
 	err = o.DB.One(ctx, traceByIDQuery.With(id), &t.Account, &t.Domain, &t.ThreadID, &t.MessageID, &t.recipientHashes)
 	if errors.Is(err, db.ErrNoRow) {
 		err = notFoundError()
@@ -76,7 +76,7 @@ func (o *Outbox) loadTrace(ctx context.Context, id db.ID) (t trace, err error) {
 	return t, err
 }
 
-func (o *Outbox) prunedMessageInfo(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
+func (o *Messages) prunedMessageInfo(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
 	t, err := o.loadTrace(ctx, id)
 	return t.MessageInfo, err
 }
@@ -84,7 +84,7 @@ func (o *Outbox) prunedMessageInfo(ctx context.Context, id db.ID) (queue.Message
 // PrunedRecipient returns which of the addresses was the recipient of the nth delivery of a pruned
 // API message, and the account that sent it. It returns fault.NotFound if none was, or if the trace
 // is gone too.
-func (o *Outbox) PrunedRecipient(ctx context.Context, message db.ID, n int, of []address.Address) (account db.ID, to address.Address, err error) {
+func (o *Messages) PrunedRecipient(ctx context.Context, message db.ID, n int, of []address.Address) (account db.ID, to address.Address, err error) {
 	t, err := o.loadTrace(ctx, message)
 	if err != nil {
 		return 0, to, err
@@ -103,7 +103,7 @@ func (o *Outbox) PrunedRecipient(ctx context.Context, message db.ID, n int, of [
 
 // PruneTraces deletes, in one commit, at most limit traces of messages accepted before a time, and
 // returns how many; 0 means that there are no more.
-func (o *Outbox) PruneTraces(ctx context.Context, before time.Time, limit int) (n int, err error) {
+func (o *Messages) PruneTraces(ctx context.Context, before time.Time, limit int) (n int, err error) {
 	deleted, err := o.DB.Exec(ctx, pruneTracesQuery.With(db.MinIDAt(before), limit))
 	return int(deleted), err
 }

@@ -76,12 +76,12 @@ func (c *Config) checkInitialized(ctx context.Context) error {
 
 func newAdminTools(ctx context.Context, d *db.DB) *AdminTools {
 	hub := &notify.Hub{}
-	outbox := &outbound.Outbox{DB: d, Now: time.Now}
+	messages := &outbound.Messages{DB: d, Now: time.Now}
 	return &AdminTools{
 		db: d, domains: domain.New(domain.Options{DB: d, Hub: hub, Now: time.Now}), Accounts: account.New(d, hub, time.Now), Audit: &audit.Log{DB: d, Now: time.Now},
 		Users: &user.Users{DB: d, Now: time.Now}, Limits: &quota.Limiter{DB: d, Hub: hub, Now: time.Now},
 		Queue: &queue.Admin{
-			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: outbox.MessageInfo, LoadViews: outbox.MessageViews,
+			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: messages.MessageInfo, LoadViews: messages.MessageViews,
 			Wake: func(k notify.Key) { notifyNodes(ctx, d, k) },
 		},
 	}

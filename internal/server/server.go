@@ -163,7 +163,7 @@ func (s *Server) startTasks(context.Context) error {
 	s.tasks.run(s.Inbound.RunSenderReports)
 	s.tasks.run(s.Inbound.RunQuotaWarnings)
 	s.tasks.run(s.Filter.Builtin.Bayes.Run)
-	s.tasks.run(func(ctx context.Context) error { return s.Outbox.RunIndexer(ctx, s.Log) })
+	s.tasks.run(func(ctx context.Context) error { return s.Outbox.Index.Run(ctx, s.Log) })
 	s.tasks.run(func(ctx context.Context) error { return s.Keys.Run(ctx, s.Log) })
 	s.tasks.run(func(ctx context.Context) error { return s.Limits.Run(ctx, s.Log) })
 	s.tasks.run(s.simulator.Run)

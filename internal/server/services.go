@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/ratelimit"
@@ -90,27 +91,29 @@ func (s *Server) newSCRAM(hasher *credential.Hasher) *credential.SCRAM {
 func (s *Server) openOutbound() {
 	s.Templates = &template.Templates{DB: s.DB, Now: time.Now}
 	s.Suppressions = &suppression.List{DB: s.DB, Key: s.key, BaseURL: s.baseURL(), Now: time.Now}
-	s.Threads = &thread.Threads{NewID: s.DB.NewID}
-	s.Outbox = &outbound.Outbox{
-		DB: s.DB, Node: s.node, Blobs: s.Blobs, Threads: s.Threads, Suppressions: s.Suppressions, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes,
-		Templates: s.Templates, Stats: s.Stats, Keys: s.Keys, Limits: s.Limits, Key: s.key, Host: s.Config.Host, Now: time.Now,
+	messages := &outbound.Messages{
+		DB: s.DB, Blobs: s.Blobs, Accounts: s.Accounts, Domains: s.Domains, Key: s.key, Host: s.Config.Host, Now: time.Now,
 		SignSlots: make(chan struct{}, max(1, notify.Processors/2)), ExtraSignSlots: make(chan struct{}, notify.Processors/2),
 	}
+	s.Threads = &thread.Threads{NewID: s.DB.NewID, Sources: []thread.Source{messages, s.Folders}}
 	s.Queue = queue.New(queue.Options{
 		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,
 		DrainTimeout: s.Config.Drain,
-		Prepare:      s.Outbox.Prepare, Describe: s.Outbox.MessageInfo, ChooseAgent: s.chooseAgent,
+		Prepare:      messages.Prepare, Describe: messages.MessageInfo, ChooseAgent: s.chooseAgent,
 		ResetBackoff: func() {
 			if c, ok := s.remoteAgent.(*relay.Agent); ok {
 				c.ForgetFailures()
 			}
 		},
 	})
-	s.Outbox.Queue = s.Queue
-	s.Operator = &queue.Admin{
-		DB: s.DB, Events: s.Events, Wake: s.Hub.Wake, Now: time.Now, Describe: s.Outbox.MessageInfo, LoadViews: s.Outbox.MessageViews,
+	s.Outbox = &outbound.Outbox{
+		Messages: messages, Node: s.node, Queue: s.Queue, Suppressions: s.Suppressions, Threads: s.Threads, Mailboxes: s.Mailboxes,
+		Templates: s.Templates, Keys: s.Keys, Limits: s.Limits,
+		Index: &index.Index{DB: s.DB, Node: s.node, Queue: s.Queue, Stats: s.Stats, Load: messages.Load, Accepting: &messages.Accepting, Now: time.Now},
 	}
-	s.Threads.Sources = []thread.Source{s.Outbox, s.Folders}
+	s.Operator = &queue.Admin{
+		DB: s.DB, Events: s.Events, Wake: s.Hub.Wake, Now: time.Now, Describe: messages.MessageInfo, LoadViews: messages.MessageViews,
+	}
 }
 
 // openInbound creates the services for incoming mail.

@@ -13,6 +13,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/message"
@@ -52,6 +54,14 @@ type Message struct {
 type Threads struct {
 	NewID   func() db.ID
 	Sources []Source
+}
+
+// MaxIDLength is the maximum length of a thread's id, in characters.
+const MaxIDLength = 255
+
+// ValidID reports whether a text can be a thread's id: 1 to MaxIDLength printable characters.
+func ValidID(id string) bool {
+	return id != "" && utf8.RuneCountInString(id) <= MaxIDLength && utf8.ValidString(id) && !strings.ContainsFunc(id, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // LookupKey returns the key by which a Message-ID is looked up. It is never 0, and finding another

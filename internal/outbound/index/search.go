@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package outbound
+package index
 
 import (
 	"context"
@@ -19,16 +19,14 @@ var (
 		ORDER BY id DESC LIMIT $4`)
 	newerInThreadQuery = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND thread_id = $5 AND thread_id <> '' AND id > $2 AND id < $3
 		ORDER BY id LIMIT $4`)
-	olderQuery    = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id DESC LIMIT $4`)
-	newerQuery    = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4`)
-	rowsByIDQuery = db.SQL(`SELECT ` + rowColumns + ` FROM outbound_message
-		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
+	olderQuery = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id DESC LIMIT $4`)
+	newerQuery = db.SQL(`SELECT id FROM outbound_message WHERE account = $1 AND id > $2 AND id < $3 ORDER BY id LIMIT $4`)
 )
 
 // search looks for one page of messages. It goes through the ids between lo and hi, both excluded,
 // newest first or, if ascending, oldest first.
 type search struct {
-	outbox  *Outbox
+	index   *Index
 	account db.ID
 	*compiledFilter
 	lo, hi                           db.ID
@@ -50,7 +48,7 @@ func (x *search) querySource(older, newer *db.Query, args ...any) idSource {
 	}
 	return func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
 		args := append([]any{x.account, lo, hi, limit}, args...)
-		return db.All(ctx, x.outbox.DB, query.With(args...), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+		return db.All(ctx, x.index.DB, query.With(args...), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 	}
 }
 
@@ -76,11 +74,11 @@ func (x *search) currentSources(ctx context.Context) (sources []idSource, err er
 	}
 	if x.Status.Indexed() {
 		sources = append(sources, func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
-			return x.outbox.Queue.MessagesInState(ctx, x.account, x.Status, lo, hi, x.ascending, limit)
+			return x.index.Queue.MessagesInState(ctx, x.account, x.Status, lo, hi, x.ascending, limit)
 		})
 	}
 	if x.Status == queue.Queued || x.Status == queue.Sending {
-		open, few, err := x.outbox.Queue.OpenMessages(ctx, x.account, x.Status)
+		open, few, err := x.index.Queue.OpenMessages(ctx, x.account, x.Status)
 		if err != nil {
 			return nil, err
 		}
@@ -102,15 +100,15 @@ func (x *search) termSources() (sources []idSource) {
 }
 
 // run finds a page. The newest messages may not have terms yet, so run checks them one by one.
-func (x *search) run(ctx context.Context) (SearchResult, error) {
-	upTo, err := x.outbox.passPosition(ctx, 0)
+func (x *search) run(ctx context.Context) (Result, error) {
+	upTo, err := x.index.passPosition(ctx, 0)
 	if err != nil {
-		return SearchResult{}, err
+		return Result{}, err
 	}
 	all, derived := x.querySource(olderQuery, newerQuery), x.termSources()
 	current, err := x.currentSources(ctx)
 	if err != nil {
-		return SearchResult{}, err
+		return Result{}, err
 	}
 	type region struct {
 		sources []idSource
@@ -138,8 +136,8 @@ func (x *search) run(ctx context.Context) (SearchResult, error) {
 }
 
 // result returns the page, newest first.
-func (x *search) result(more bool) SearchResult {
-	f := SearchResult{Messages: x.found, More: more, Next: x.lastID}
+func (x *search) result(more bool) Result {
+	f := Result{Messages: x.found, More: more, Next: x.lastID}
 	if len(f.Messages) > x.limit {
 		f.Messages = f.Messages[:x.limit]
 		f.Next = f.Messages[x.limit-1].ID
@@ -155,7 +153,7 @@ func (x *search) result(more bool) SearchResult {
 func (x *search) matchRange(ctx context.Context, sources []idSource, lo, hi db.ID) (more bool, err error) {
 	common := x.newIntersection(sources, lo, hi)
 	for {
-		ids, whole, err := common.next(ctx, matchBatchSize)
+		ids, whole, err := common.next(ctx, BatchSize)
 		if err != nil {
 			return false, err
 		}
@@ -183,19 +181,21 @@ func (x *search) match(ctx context.Context, ids []db.ID) error {
 	}
 	x.messageReadsLeft -= len(ids)
 	x.lastID = ids[len(ids)-1]
-	rows, err := x.outbox.loadRows(ctx, ids)
+	messages, err := x.index.Load(ctx, ids)
 	if err != nil {
 		return err
 	}
-	rows = slices.DeleteFunc(rows, func(r *row) bool { return r.account != x.account || !x.matchesRow(r) })
-	slices.SortFunc(rows, func(a, b *row) int { return x.compare(a.id, b.id) })
-	messages, err := x.outbox.toMessages(ctx, rows)
-	for i, m := range messages {
-		if x.matchesMessage(rows[i], m) {
+	messages = slices.DeleteFunc(messages, func(m Message) bool { return m.Account != x.account || !x.matchesFields(m) })
+	slices.SortFunc(messages, func(a, b Message) int { return x.compare(a.ID, b.ID) })
+	if err := x.index.AddDeliveries(ctx, messages); err != nil {
+		return err
+	}
+	for _, m := range messages {
+		if x.matchesDeliveries(m) {
 			x.found = append(x.found, m)
 		}
 	}
-	return err
+	return nil
 }
 
 // compare orders ids in the direction of the search.
@@ -209,14 +209,20 @@ func (x *search) compare(a, b db.ID) int {
 	return 1
 }
 
-// loadRows reads at most matchBatchSize messages, in no particular order.
-func (o *Outbox) loadRows(ctx context.Context, ids []db.ID) ([]*row, error) {
-	args := make([]any, matchBatchSize)
-	for i := range args {
-		args[i] = 0
-		if i < len(ids) {
-			args[i] = ids[i]
+// AddDeliveries loads the deliveries of messages.
+func (x *Index) AddDeliveries(ctx context.Context, messages []Message) error {
+	for some := range slices.Chunk(messages, queue.MaxDeliveriesOf) {
+		ids := make([]db.ID, len(some))
+		for i, m := range some {
+			ids[i] = m.ID
+		}
+		deliveries, err := x.Queue.DeliveriesOf(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for i := range some {
+			some[i].SetDeliveries(deliveries[some[i].ID])
 		}
 	}
-	return db.All(ctx, o.DB, rowsByIDQuery.With(args...), scanMessage)
+	return nil
 }

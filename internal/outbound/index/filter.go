@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package outbound
+package index
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/thread"
 )
 
 // Filter selects sent messages. Zero fields don't restrict the result.
@@ -44,7 +45,8 @@ const (
 const (
 	maxIndexReads   = 50_000 // index entries
 	maxMessageReads = 5_000  // messages
-	matchBatchSize  = queue.MaxDeliveriesOf
+	// BatchSize is how many messages are read and checked at once.
+	BatchSize = queue.MaxDeliveriesOf
 )
 
 // compiledFilter is a validated filter with its search terms.
@@ -90,8 +92,8 @@ func (f Filter) compile() (*compiledFilter, error) {
 			w.terms = append(w.terms, termMetadataKey+key)
 		}
 	}
-	if f.Thread != "" && !isPrintable(f.Thread, maxThreadID) {
-		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", maxThreadID)
+	if f.Thread != "" && !thread.ValidID(f.Thread) {
+		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", thread.MaxIDLength)
 	}
 	return w, bad.Err()
 }
@@ -119,29 +121,29 @@ func (w *compiledFilter) addAddressTerm(bad *fault.FieldErrors, field, text, kin
 	bad.Add(field, "invalid_address", "This must be an address such as you@example.com, or a domain such as example.com.")
 }
 
-// matchesRow reports whether a message matches the criteria that don't need its deliveries.
-func (w *compiledFilter) matchesRow(r *row) bool {
-	if w.Redacted && r.forwarder != 0 && w.From+w.Subject != "" {
+// matchesFields reports whether a message matches the criteria that don't need its deliveries.
+func (w *compiledFilter) matchesFields(m Message) bool {
+	if w.Redacted && m.Forwarded && w.From+w.Subject != "" {
 		return false
 	}
-	return (w.Domain == 0 || r.domain == w.Domain) && (w.Mailbox == 0 || r.mailbox == w.Mailbox) && (w.Thread == "" || r.thread == w.Thread) &&
-		(w.Since.IsZero() || !r.created.Before(w.Since)) && (w.Until.IsZero() || r.created.Before(w.Until))
+	return (w.Domain == 0 || m.Domain == w.Domain) && (w.Mailbox == 0 || m.Mailbox == w.Mailbox) && (w.Thread == "" || m.ThreadID == w.Thread) &&
+		(w.Since.IsZero() || !m.CreatedAt.Before(w.Since)) && (w.Until.IsZero() || m.CreatedAt.Before(w.Until))
 }
 
-// matchesMessage reports whether a message with its deliveries matches the status and all terms.
-func (w *compiledFilter) matchesMessage(r *row, m Message) bool {
+// matchesDeliveries reports whether a message with its deliveries matches the status and all terms.
+func (w *compiledFilter) matchesDeliveries(m Message) bool {
 	if w.Status != "" && m.Status != w.Status {
 		return false
 	}
 	if len(w.terms) == 0 {
 		return true
 	}
-	has := messageTerms(r, m.Deliveries)
+	has := messageTerms(m)
 	return !slices.ContainsFunc(w.terms, func(t string) bool { return !has[t] })
 }
 
-// SearchResult is a page of matching messages, newest first.
-type SearchResult struct {
+// Result is a page of matching messages, newest first.
+type Result struct {
 	Messages []Message
 	// More reports whether there may be more messages in the requested direction; Next is the id to
 	// continue at. A page may be short or empty if the limit of work for one request was reached.
@@ -154,27 +156,27 @@ const idTimeTolerance = time.Minute
 
 // Find returns the account's messages that match a filter, with their deliveries, or a
 // fault.Invalid that names every invalid field. It also finds messages accepted a moment ago.
-func (o *Outbox) Find(ctx context.Context, account db.ID, f Filter, page db.Page) (SearchResult, error) {
+func (x *Index) Find(ctx context.Context, account db.ID, f Filter, page db.Page) (Result, error) {
 	w, err := f.compile()
 	if err != nil {
-		return SearchResult{}, err
+		return Result{}, err
 	}
 	limit := page.Limit
 	if limit <= 0 {
 		limit = db.DefaultPageSize
 	}
-	x := &search{outbox: o, account: account, compiledFilter: w, lo: 0, hi: math.MaxInt64, limit: min(limit, db.MaxPageSize), indexReadsLeft: maxIndexReads, messageReadsLeft: maxMessageReads}
+	s := &search{index: x, account: account, compiledFilter: w, lo: 0, hi: math.MaxInt64, limit: min(limit, db.MaxPageSize), indexReadsLeft: maxIndexReads, messageReadsLeft: maxMessageReads}
 	switch {
 	case page.After > 0:
-		x.hi = page.After
+		s.hi = page.After
 	case page.Before > 0:
-		x.lo, x.ascending = page.Before, true
+		s.lo, s.ascending = page.Before, true
 	}
 	if !f.Since.IsZero() {
-		x.lo = max(x.lo, db.MinIDAt(f.Since.Add(-idTimeTolerance))-1)
+		s.lo = max(s.lo, db.MinIDAt(f.Since.Add(-idTimeTolerance))-1)
 	}
 	if !f.Until.IsZero() {
-		x.hi = min(x.hi, db.MinIDAt(f.Until.Add(idTimeTolerance)))
+		s.hi = min(s.hi, db.MinIDAt(f.Until.Add(idTimeTolerance)))
 	}
-	return x.run(ctx)
+	return s.run(ctx)
 }

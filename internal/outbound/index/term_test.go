@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package outbound
+package index
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -37,13 +38,14 @@ func TestWords(t *testing.T) {
 }
 
 func TestTerms(t *testing.T) {
-	r := &row{
-		from: `"Lee, Ann" <Ann@Shop.Example>`, subject: "Hi Bob", mailbox: 7,
-		metadata: `{"order":42,"text":"a \"b\"","none":null,"yes":true,"list":[1],"in":{"x":1},"":""}`,
+	m := Message{
+		From: `"Lee, Ann" <Ann@Shop.Example>`, Subject: "Hi Bob", Mailbox: 7,
+		Metadata:   json.RawMessage(`{"order":42,"text":"a \"b\"","none":null,"yes":true,"list":[1],"in":{"x":1},"":""}`),
+		Deliveries: []queue.DeliveryStatus{{Recipient: "Bob+x@EXAMPLE.org"}, {Recipient: "bob+x@example.org"}, {Recipient: "broken"}},
 	}
-	got := slices.Sorted(maps.Keys(messageTerms(r, []queue.DeliveryStatus{{Recipient: "Bob+x@EXAMPLE.org"}, {Recipient: "bob+x@example.org"}, {Recipient: "broken"}})))
+	got := slices.Sorted(maps.Keys(messageTerms(m)))
 	want := []string{
-		"from-domain shop.example", "key ", "key in", "key list", "key none", "key order", "key text", "key yes", "mailbox " + r.mailbox.String(),
+		"from-domain shop.example", "key ", "key in", "key list", "key none", "key order", "key text", "key yes", "mailbox " + m.Mailbox.String(),
 		"recipient bob+x@example.org", "sender ann@shop.example", "to-domain example.org",
 		"value \x00", "value none\x00null", "value order\x0042", "value text\x00a \"b\"", "value yes\x00true", "word bob", "word hi",
 	}
@@ -51,7 +53,7 @@ func TestTerms(t *testing.T) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
 	for _, broken := range []string{"", "{", "[]", "null", "5"} {
-		if got := messageTerms(&row{metadata: broken}, nil); len(got) != 0 {
+		if got := messageTerms(Message{Metadata: json.RawMessage(broken)}); len(got) != 0 {
 			t.Errorf("%q: %v", broken, got)
 		}
 	}
@@ -62,7 +64,7 @@ func FuzzTerms(f *testing.F) {
 	f.Add("Ann <ann@shop.example>", "Your order 注文", `{"a":1,"b":{"c":[]}}`, "bob@example.org")
 	f.Add("\"", "\xff\u0301", `{"":"\ud800"}`, "@")
 	f.Fuzz(func(t *testing.T, from, subject, metadata, recipient string) {
-		n := len(messageTerms(&row{from: from, subject: subject, metadata: metadata}, []queue.DeliveryStatus{{Recipient: recipient}}))
+		n := len(messageTerms(Message{From: from, Subject: subject, Metadata: json.RawMessage(metadata), Deliveries: []queue.DeliveryStatus{{Recipient: recipient}}}))
 		if n > 2*maxSenderTerms+maxSubjectWords+2*maxMetadataKeys+2 {
 			t.Errorf("%d terms", n)
 		}

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package outbound
+// Package index finds an account's outbound messages by recipient, author, words of the subject,
+// metadata and state. A leader job writes the terms of each message some seconds after its
+// acceptance; a search checks newer messages one by one.
+package index
 
 import (
 	"cmp"
@@ -12,8 +15,21 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/stat"
 )
+
+// Index finds outbound messages.
+type Index struct {
+	DB    *db.DB
+	Node  *db.Node
+	Queue *queue.Queue
+	Stats *stat.Stats // counts each message when it is indexed
+	// Load reads at most BatchSize messages without their deliveries, in no particular order.
+	Load      func(ctx context.Context, ids []db.ID) ([]Message, error)
+	Accepting *notify.LoadGauge // indexing yields to this load
+	Now       func() time.Time
+}
 
 // indexPasses are the passes of the indexer. On PostgreSQL, and with several nodes, a message may
 // be committed after a pass has seen later ones. So a second pass looks for messages that the first
@@ -61,34 +77,33 @@ var (
 		ON CONFLICT DO NOTHING RETURNING message`)
 )
 
-// RunIndexer maintains the search index until ctx ends. Every node runs it; the leader job
-// "finding" lets one node work at a time. It pauses for most of the time, longer while mail is
-// being accepted.
-func (o *Outbox) RunIndexer(ctx context.Context, log *slog.Logger) error {
+// Run maintains the index until ctx ends. Every node runs it; the leader job "finding" lets one node
+// work at a time. It pauses for most of the time, longer while mail is being accepted.
+func (x *Index) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(indexPasses[0].every)
 	defer tick.Stop()
 	var next [len(indexPasses)]time.Time
 	for {
 		for pass := range indexPasses {
-			now := o.Now()
+			now := x.Now()
 			if now.Before(next[pass]) {
 				continue
 			}
 			next[pass] = now.Add(indexPasses[pass].every)
 			for more := true; more && ctx.Err() == nil; {
-				begin := o.Now()
+				begin := x.Now()
 				var err error
-				more, err = o.indexBatch(ctx, pass)
+				more, err = x.indexBatch(ctx, pass, begin)
 				if errors.Is(err, errNotLeader) {
 					next[pass] = now.Add(max(indexPasses[pass].every, db.DefaultLease)) // leadership won't change sooner
 					break
 				}
 				if err != nil && ctx.Err() == nil {
-					log.Error("sent messages could not be made findable", "pass", pass, "error", err)
+					log.Error("indexing of sent messages failed", "pass", pass, "error", err)
 					break
 				}
-				now := o.Now()
-				_ = notify.Sleep(ctx, time.Duration(float64(now.Sub(begin))*(1+indexRestFactor*o.loadGauge.Load(now))))
+				now := x.Now()
+				_ = notify.Sleep(ctx, time.Duration(float64(now.Sub(begin))*(1+indexRestFactor*x.Accepting.Load(now))))
 			}
 		}
 		select {
@@ -101,30 +116,30 @@ func (o *Outbox) RunIndexer(ctx context.Context, log *slog.Logger) error {
 
 var errNotLeader = errors.New("another node does it")
 
-// IndexBatch lets a pass (0, 1 or 2) do a batch of its work, in one commit that only the holder of
-// the leader job can make. It reports whether there is more to do.
-func (o *Outbox) IndexBatch(ctx context.Context, pass int) (more bool, err error) {
-	if more, err = o.indexBatch(ctx, pass); errors.Is(err, errNotLeader) {
+// Batch does a batch of the work of a pass (0, 1 or 2), in one commit that only the holder of the
+// leader job can make. It reports whether there is more to do.
+func (x *Index) Batch(ctx context.Context, pass int, now time.Time) (more bool, err error) {
+	if more, err = x.indexBatch(ctx, pass, now); errors.Is(err, errNotLeader) {
 		err = nil
 	}
 	return more, err
 }
 
-func (o *Outbox) indexBatch(ctx context.Context, pass int) (more bool, err error) {
-	from, err := o.passPosition(ctx, pass)
+func (x *Index) indexBatch(ctx context.Context, pass int, now time.Time) (more bool, err error) {
+	from, err := x.passPosition(ctx, pass)
 	if err != nil {
 		return false, err
 	}
-	to, query, chunk := db.MinIDAt(o.Now().Add(-indexPasses[pass].lag)), indexNextQuery, indexBatchSize
+	to, query, chunk := db.MinIDAt(now.Add(-indexPasses[pass].lag)), indexNextQuery, indexBatchSize
 	if pass > 0 { // never beyond the first pass
-		first, err := o.passPosition(ctx, 0)
+		first, err := x.passPosition(ctx, 0)
 		if err != nil {
 			return false, err
 		}
 		to, query, chunk = min(to, first+1), indexCheckQuery, checkBatchSize
 	}
 	var seen, missing []db.ID
-	err = o.DB.Each(ctx, query.With(from, to, chunk), func(r db.Row) error {
+	err = x.DB.Each(ctx, query.With(from, to, chunk), func(r db.Row) error {
 		var id db.ID
 		var lacks bool
 		err := r.Scan(&id, &lacks)
@@ -141,14 +156,14 @@ func (o *Outbox) indexBatch(ctx context.Context, pass int) (more bool, err error
 		missing = missing[:indexBatchSize]
 		seen = seen[:slices.Index(seen, missing[indexBatchSize-1])+1]
 	}
-	first, postings, accepted, err := o.buildPostings(ctx, missing)
+	first, postings, accepted, err := x.buildPostings(ctx, missing)
 	if err != nil {
 		return false, err
 	}
 	var counted []stat.AcceptedMessage
-	err = o.DB.Write(ctx, 0, &db.Mutation{
+	err = x.DB.Write(ctx, 0, &db.Mutation{
 		Guard: func(b *db.Batch) {
-			o.Node.GuardLeaderJob(b, "finding", errNotLeader)
+			x.Node.GuardLeaderJob(b, "finding", errNotLeader)
 			b.Queue(advancePassQuery.With(pass, from, seen[len(seen)-1])).OrFail(errNotLeader)
 			counted = counted[:0]
 			for some := range slices.Chunk(first, rowsPerInsert) {
@@ -164,14 +179,20 @@ func (o *Outbox) indexBatch(ctx context.Context, pass int) (more bool, err error
 			for some := range slices.Chunk(postings, rowsPerInsert) {
 				b.Queue(insertTermsQuery.With(insertArgs(some)...))
 			}
-			o.Stats.CountAccepted(b, counted)
+			x.Stats.CountAccepted(b, counted)
 		},
 	})
 	return err == nil && (len(seen) == chunk || len(missing) == indexBatchSize), err
 }
 
-func (o *Outbox) passPosition(ctx context.Context, pass int) (id db.ID, err error) {
-	return id, o.DB.One(ctx, passPositionQuery.With(pass), &id)
+// Position returns the newest message that all passes have seen. A message may be deleted only
+// after that: a pass would write terms of a deleted message, or never count it.
+func (x *Index) Position(ctx context.Context) (db.ID, error) {
+	return x.passPosition(ctx, len(indexPasses)-1)
+}
+
+func (x *Index) passPosition(ctx context.Context, pass int) (id db.ID, err error) {
+	return id, x.DB.One(ctx, passPositionQuery.With(pass), &id)
 }
 
 // insertArgs returns the arguments for at most rowsPerInsert rows; it repeats the last one.
@@ -186,22 +207,23 @@ func insertArgs(some []posting) []any {
 
 // buildPostings returns the index rows of messages, in the order of their keys. first contains the
 // domain terms, others all other terms. accepted is what the statistics count of each message.
-func (o *Outbox) buildPostings(ctx context.Context, ids []db.ID) (first, others []posting, accepted map[db.ID]stat.AcceptedMessage, err error) {
+func (x *Index) buildPostings(ctx context.Context, ids []db.ID) (first, others []posting, accepted map[db.ID]stat.AcceptedMessage, err error) {
 	accepted = map[db.ID]stat.AcceptedMessage{}
-	for some := range slices.Chunk(ids, matchBatchSize) {
-		found, err := o.loadRows(ctx, some)
+	for some := range slices.Chunk(ids, BatchSize) {
+		found, err := x.Load(ctx, some)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		deliveries, err := o.Queue.DeliveriesOf(ctx, some)
+		deliveries, err := x.Queue.DeliveriesOf(ctx, some)
 		if err != nil {
 			return nil, nil, nil, err
 		}
-		for _, r := range found {
-			accepted[r.id] = stat.AcceptedMessage{Account: r.account, Domain: r.domain, At: r.created, Recipients: len(deliveries[r.id])}
-			first = append(first, posting{r.account, int64(r.domain), r.id})
-			for t := range messageTerms(r, deliveries[r.id]) {
-				others = append(others, posting{r.account, hashTerm(t), r.id})
+		for _, m := range found {
+			m.Deliveries = deliveries[m.ID]
+			accepted[m.ID] = stat.AcceptedMessage{Account: m.Account, Domain: m.Domain, At: m.CreatedAt, Recipients: len(m.Deliveries)}
+			first = append(first, posting{m.Account, int64(m.Domain), m.ID})
+			for t := range messageTerms(m) {
+				others = append(others, posting{m.Account, hashTerm(t), m.ID})
 			}
 		}
 	}

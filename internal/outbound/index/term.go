@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package outbound
+package index
 
 import (
 	"encoding/json"
@@ -16,7 +16,6 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/message"
-	"github.com/mailstead/mailstead/internal/queue"
 )
 
 // Limits on the terms of a message.
@@ -48,27 +47,27 @@ func hashTerm(term string) int64 {
 
 // messageTerms returns the distinct terms of a message. The domain is also a term, stored as its
 // id.
-func messageTerms(r *row, deliveries []queue.DeliveryStatus) map[string]bool {
+func messageTerms(m Message) map[string]bool {
 	all := map[string]bool{}
 	add := func(kind, domainKind, text string) {
 		if a, err := address.Parse(text); err == nil {
 			all[kind+a.Key()], all[domainKind+a.Domain] = true, true
 		}
 	}
-	for _, d := range deliveries {
+	for _, d := range m.Deliveries {
 		add(termRecipient, termRecipientDomain, d.Recipient)
 	}
-	authors := message.Header("From: " + r.from + "\r\n").Addresses("From")
+	authors := message.Header("From: " + m.From + "\r\n").Addresses("From")
 	for _, a := range authors[:min(len(authors), maxSenderTerms)] {
 		add(termSender, termSenderDomain, a.Local+"@"+a.Domain)
 	}
-	for _, w := range splitWords(r.subject) {
+	for _, w := range splitWords(m.Subject) {
 		all[termSubjectWord+w] = true
 	}
-	if r.mailbox != 0 {
-		all[termMailbox+r.mailbox.String()] = true
+	if m.Mailbox != 0 {
+		all[termMailbox+m.Mailbox.String()] = true
 	}
-	addMetadataTerms(all, r.metadata)
+	addMetadataTerms(all, string(m.Metadata))
 	return all
 }
 
@@ -124,13 +123,34 @@ func splitWords(text string) []string {
 	return list
 }
 
-// termHashes returns the terms of a message as stored in the database.
-func termHashes(r *row, deliveries []queue.DeliveryStatus) []int64 {
-	list := []int64{int64(r.domain)}
-	for t := range messageTerms(r, deliveries) {
+// Terms are the terms of a message as stored in the database.
+type Terms []int64
+
+// TermsOf returns the terms of a message with its deliveries.
+func TermsOf(m Message) Terms {
+	list := Terms{int64(m.Domain)}
+	for t := range messageTerms(m) {
 		list = append(list, hashTerm(t))
 	}
 	return list
+}
+
+var deleteTermsQuery = db.SQL(`DELETE FROM outbound_term WHERE account = $1 AND message = $2 AND term IN (
+		$3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+		$23, $24, $25, $26, $27, $28, $29, $30, $31, $32, $33, $34, $35, $36, $37, $38, $39, $40, $41, $42)`)
+
+// termsPerDelete is how many terms deleteTermsQuery takes.
+const termsPerDelete = 40
+
+// Delete deletes the terms of a message in the caller's commit.
+func (t Terms) Delete(b *db.Batch, account, message db.ID) {
+	for some := range slices.Chunk(t, termsPerDelete) {
+		args := []any{account, message}
+		for i := range termsPerDelete { // the arguments repeat the last term
+			args = append(args, some[min(i, len(some)-1)])
+		}
+		b.Queue(deleteTermsQuery.With(args...))
+	}
 }
 
 // posting is a row of outbound_term.
