@@ -110,7 +110,7 @@ func (m *multiplier) mailboxes(ctx context.Context) error {
 			"id": copiedID("id"), "account": m.copiedAccount(), "domain": m.copiedDomain(), "local_part": "'box' || k", "address": m.copiedAddress("address"),
 		}),
 		m.Exec(ctx, "DELETE FROM mailbox_storage"),
-		m.Exec(ctx, "INSERT INTO mailbox_storage (account, allotted) SELECT account, SUM(counted_quota) FROM mailbox GROUP BY account"),
+		m.Exec(ctx, "INSERT INTO mailbox_storage (account, allotted) SELECT account, SUM(quota) FROM mailbox WHERE deleted_at = 0 GROUP BY account"),
 		// The right number of rows; searches only find that they belong to other accounts.
 		m.Copy(ctx, "mailbox_piece", at, m.mailboxCount, fill.Values{"account": m.copiedAccount(), "mailbox": copiedID("mailbox")}),
 		m.Copy(ctx, "mailbox_usage", at, m.mailboxCount, fill.Values{"mailbox": copiedID("mailbox")}),

@@ -74,8 +74,7 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 
 // EnsureOperators creates the operators' account if it doesn't exist.
 func (a *Accounts) EnsureOperators(ctx context.Context) error {
-	_, err := a.db.Exec(ctx, insertOperatorsQuery.With(OperatorAccount, db.Micros(a.now())))
-	return err
+	return a.db.Run(ctx, insertOperatorsQuery.With(OperatorAccount, db.Micros(a.now())))
 }
 
 var lockAccountQuery = db.SQL(`SELECT id FROM account WHERE id = $1 {for_update}`)
@@ -106,11 +105,9 @@ func (a *Accounts) ByEmail(ctx context.Context, email string) (Account, error) {
 
 func (a *Accounts) findAccount(ctx context.Context, s db.Statement) (Account, error) {
 	var acc Account
-	var created int64
-	err := a.db.One(ctx, s, &acc.ID, &acc.Email, &acc.Name, &acc.Status, &created)
+	err := a.db.One(ctx, s, &acc.ID, &acc.Email, &acc.Name, &acc.Status, db.ScanTime(&acc.CreatedAt))
 	if errors.Is(err, db.ErrNoRow) {
 		return acc, fault.New(fault.NotFound, "not_found", "There is no such account.")
 	}
-	acc.CreatedAt = db.Time(created)
 	return acc, err
 }

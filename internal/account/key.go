@@ -167,7 +167,7 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n KeyParams) (K
 	}
 	err = a.db.Tx(ctx, func(tx *db.Tx) error {
 		if account == OperatorAccount {
-			if _, err := tx.Exec(ctx, insertOperatorsQuery.With(OperatorAccount, db.Micros(k.CreatedAt))); err != nil {
+			if err := tx.Run(ctx, insertOperatorsQuery.With(OperatorAccount, db.Micros(k.CreatedAt))); err != nil {
 				return err
 			}
 		}
@@ -181,10 +181,9 @@ func (a *Accounts) CreateKey(ctx context.Context, account db.ID, n KeyParams) (K
 		if n >= MaxKeys {
 			return fault.New(fault.Conflict, "too_many_api_keys", "An account can have %d API keys. Delete one first.", MaxKeys)
 		}
-		_, err := tx.Exec(ctx, insertKeyQuery.With(k.ID, k.Account, k.Name, k.Hint, secret.HashToken(token),
+		return tx.Run(ctx, insertKeyQuery.With(k.ID, k.Account, k.Name, k.Hint, secret.HashToken(token),
 			strings.Join(k.Scopes, " "), k.Domain, strings.Join(networks, " "), db.Micros(k.ExpiresAt), db.Micros(k.CreatedAt),
 			k.Limits.RequestsPerSecond, k.Limits.Burst, k.Limits.SendsPerHour, k.Limits.SendsPerDay, k.Limits.RecipientsPerDay))
-		return err
 	})
 	return k, token, err
 }
@@ -235,8 +234,7 @@ func (a *Accounts) DeleteKey(ctx context.Context, account, id db.ID) error {
 func scanKey(r db.Row) (Key, error) {
 	var k Key
 	var scopes, networks string
-	var expires, used, exposed, created int64
-	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, &expires, &used, &exposed, &created,
+	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, db.ScanTime(&k.ExpiresAt), db.ScanTime(&k.LastUsedAt), db.ScanTime(&k.ExposedAt), db.ScanTime(&k.CreatedAt),
 		&k.Limits.RequestsPerSecond, &k.Limits.Burst, &k.Limits.SendsPerHour, &k.Limits.SendsPerDay, &k.Limits.RecipientsPerDay); err != nil {
 		return k, err
 	}
@@ -248,6 +246,5 @@ func scanKey(r db.Row) (Key, error) {
 		}
 		k.Networks = append(k.Networks, p)
 	}
-	k.ExpiresAt, k.LastUsedAt, k.ExposedAt, k.CreatedAt = db.Time(expires), db.Time(used), db.Time(exposed), db.Time(created)
 	return k, nil
 }

@@ -25,9 +25,7 @@ var (
 // List lists the customers, newest first.
 func (a *Accounts) List(ctx context.Context, page db.Page) ([]Account, bool, error) {
 	return db.ReadPage(ctx, a.db, listAccountsQuery, page, func(r db.Row) (acc Account, err error) {
-		var created int64
-		err = r.Scan(&acc.ID, &acc.Email, &acc.Name, &acc.Status, &created)
-		acc.CreatedAt = db.Time(created)
+		err = r.Scan(&acc.ID, &acc.Email, &acc.Name, &acc.Status, db.ScanTime(&acc.CreatedAt))
 		return acc, err
 	}, OperatorAccount)
 }

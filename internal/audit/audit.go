@@ -98,15 +98,13 @@ func (l *Log) args(e *Entry) []any {
 // Write records a completed action.
 func (l *Log) Write(ctx context.Context, e Entry) error {
 	e.State = StateDone
-	_, err := l.DB.Exec(ctx, insertQuery.With(l.args(&e)...))
-	return err
+	return l.DB.Run(ctx, insertQuery.With(l.args(&e)...))
 }
 
 // WriteTx is Write in the transaction that makes the change: both are committed, or neither.
 func (l *Log) WriteTx(ctx context.Context, tx *db.Tx, e Entry) error {
 	e.State = StateDone
-	_, err := tx.Exec(ctx, insertQuery.With(l.args(&e)...))
-	return err
+	return tx.Run(ctx, insertQuery.With(l.args(&e)...))
 }
 
 // RecordRead records that an actor reads mail, before it is shown. Reads of the same object by the
@@ -114,8 +112,7 @@ func (l *Log) WriteTx(ctx context.Context, tx *db.Tx, e Entry) error {
 func (l *Log) RecordRead(ctx context.Context, e Entry) error {
 	const together = time.Hour
 	e.State = StateDone
-	_, err := l.DB.Exec(ctx, insertLimitedQuery.With(append(l.args(&e), db.MinIDAt(l.Now().Add(-together)), 1, 1)...))
-	return err
+	return l.DB.Run(ctx, insertLimitedQuery.With(append(l.args(&e), db.MinIDAt(l.Now().Add(-together)), 1, 1)...))
 }
 
 // RecordDenied records a rejected attempt, for example a wrong password. It records at most 20 an
@@ -123,8 +120,7 @@ func (l *Log) RecordRead(ctx context.Context, e Entry) error {
 func (l *Log) RecordDenied(ctx context.Context, e Entry) error {
 	const span, most = time.Hour, 20
 	e.State = StateFailed
-	_, err := l.DB.Exec(ctx, insertLimitedQuery.With(append(l.args(&e), db.MinIDAt(l.Now().Add(-span)), 0, most)...))
-	return err
+	return l.DB.Run(ctx, insertLimitedQuery.With(append(l.args(&e), db.MinIDAt(l.Now().Add(-span)), 0, most)...))
 }
 
 // PendingEntry is the entry of a change that is in progress.
@@ -179,10 +175,8 @@ func (p *PendingEntry) Discard(ctx context.Context) error {
 func (l *Log) List(ctx context.Context, account db.ID, page db.Page) ([]Entry, bool, error) {
 	return db.ReadPage(ctx, l.DB, listQuery, page, func(r db.Row) (e Entry, err error) {
 		var from string
-		var at int64
-		err = r.Scan(&e.ID, &e.Account, &e.Actor.ID, &e.Actor.Name, &e.Description, &from, &at, &e.Actor.Kind, &e.Action, &e.Object, &e.State)
+		err = r.Scan(&e.ID, &e.Account, &e.Actor.ID, &e.Actor.Name, &e.Description, &from, db.ScanTime(&e.At), &e.Actor.Kind, &e.Action, &e.Object, &e.State)
 		e.Actor.IP, _ = netip.ParseAddr(from)
-		e.At = db.Time(at)
 		return e, err
 	}, account)
 }

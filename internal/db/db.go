@@ -7,6 +7,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -198,6 +199,32 @@ func scanOne(each func(func(Row) error) error, dst []any) error {
 		return ErrNoRow
 	}
 	return nil
+}
+
+// IfNoRow replaces ErrNoRow by another error, which may be nil.
+func IfNoRow(err, other error) error {
+	if errors.Is(err, ErrNoRow) {
+		return other
+	}
+	return err
+}
+
+// Find returns the row that a statement reads, or the error none if there is no row.
+func Find[T any](ctx context.Context, r Reader, s Statement, none error, scan func(Row) (T, error)) (T, error) {
+	list, err := All(ctx, r, s, scan)
+	if err != nil || len(list) == 0 {
+		return *new(T), cmp.Or(err, none)
+	}
+	return list[0], nil
+}
+
+// Exists reports whether a statement returns a row.
+func Exists(ctx context.Context, r Reader, s Statement) (found bool, err error) {
+	err = r.Each(ctx, s, func(Row) error {
+		found = true
+		return nil
+	})
+	return found, err
 }
 
 // All calls scan for every row and returns the results.

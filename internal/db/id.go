@@ -4,10 +4,12 @@ package db
 
 import (
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
@@ -165,4 +167,24 @@ func Time(micros int64) time.Time {
 		return time.Time{}
 	}
 	return time.UnixMicro(micros).UTC()
+}
+
+// ScanTime returns a destination for Row.Scan that reads a column that Micros wrote.
+func ScanTime(t *time.Time) any { return (*timestamp)(t) }
+
+type timestamp time.Time
+
+// Scan implements sql.Scanner, for SQLite.
+func (t *timestamp) Scan(micros any) error {
+	n, ok := micros.(int64)
+	if !ok {
+		return fmt.Errorf("%T instead of a time", micros)
+	}
+	return t.ScanInt64(pgtype.Int8{Int64: n})
+}
+
+// ScanInt64 implements pgtype.Int64Scanner, for PostgreSQL.
+func (t *timestamp) ScanInt64(micros pgtype.Int8) error {
+	*t = timestamp(Time(micros.Int64))
+	return nil
 }

@@ -19,11 +19,6 @@ var byIndex = map[string]string{
 	"AND deleted_at > 0 AND +deleted_at > $4 AND \n{postgres}(domain, id)":           "mailbox_domain_deleted",
 	"FROM mailbox\n\t\tWHERE (domain, deleted_at) >= ($1, 0)":                        "mailbox_domain_live",
 	"WHERE (m.account, m.deleted_at) >= ($1, 0)":                                     "mailbox_account_live",
-	"WHERE account = $1 AND indexed_name IS DISTINCT FROM display_name LIMIT":        "mailbox_unindexed",
-	"WHERE indexed_name IS DISTINCT FROM display_name ORDER BY account":              "mailbox_unindexed",
-	"s.account = $1), 0)\n\t\t\t+ COALESCE((SELECT SUM(":                             "mailbox_uncounted",
-	"<> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END AND account > $1":             "mailbox_uncounted",
-	"<> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END AND account = $1 LIMIT":       "mailbox_uncounted",
 	"FROM alias WHERE \n{postgres}(account, id)":                                     "alias_account",
 	"FROM domain d WHERE d.id = $4) = $1 AND \n{postgres}(domain, id)":               "alias_domain",
 	"SELECT COUNT(*) FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND": "mailbox_piece",
@@ -43,7 +38,6 @@ var largeAccount = []*db.Query{
 	db.SQL(`INSERT INTO alias (id, account, domain, local_part, address, created_at, updated_at)
 		SELECT id, account, domain, 'a' || id, 'a' || id, 0, 0 FROM mailbox WHERE id < 5000`),
 	db.SQL(`INSERT INTO mailbox_piece (account, piece, mailbox) SELECT account, local_part, id FROM mailbox`),
-	db.SQL(`UPDATE mailbox SET counted_quota = 1 - deleted_at, indexed_name = display_name`),
 }
 
 // Lists, searches and sums of mailboxes and aliases use the index for their filter: without

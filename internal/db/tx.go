@@ -59,11 +59,40 @@ func (d *DB) Exec(ctx context.Context, s Statement) (changed int64, err error) {
 	return changed, nil
 }
 
+// Run runs statements in one transaction, as Tx does.
+func (d *DB) Run(ctx context.Context, statements ...Statement) error {
+	return d.Tx(ctx, func(tx *Tx) error { return tx.Run(ctx, statements...) })
+}
+
+// ExecOrFail runs s, and returns the error unchanged if s changed no row.
+func (d *DB) ExecOrFail(ctx context.Context, s Statement, unchanged error) error {
+	return d.Tx(ctx, func(tx *Tx) error { return tx.ExecOrFail(ctx, s, unchanged) })
+}
+
 // AfterCommit runs f once the transaction is committed.
 func (t *Tx) AfterCommit(f func()) { t.afterCommit = append(t.afterCommit, f) }
 
 // Exec runs s and returns how many rows it changed.
 func (t *Tx) Exec(_ context.Context, s Statement) (int64, error) { return t.run(s, nil) }
+
+// Run runs statements in order, until one fails.
+func (t *Tx) Run(_ context.Context, statements ...Statement) error {
+	for _, s := range statements {
+		if _, err := t.run(s, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// ExecOrFail runs s, and returns the error unchanged if s changed no row.
+func (t *Tx) ExecOrFail(ctx context.Context, s Statement, unchanged error) error {
+	n, err := t.Exec(ctx, s)
+	if err == nil && n == 0 {
+		return unchanged
+	}
+	return err
+}
 
 var lockQuery = SQL(`SELECT {lock}($1)`)
 

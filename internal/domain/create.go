@@ -75,7 +75,7 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 		}
 		for i := range keys {
 			keys[i].state, keys[i].createdAt = KeyActive, now
-			if _, err := tx.Exec(ctx, keys[i].insertStatement()); err != nil {
+			if err := tx.Run(ctx, keys[i].insertStatement()); err != nil {
 				return err
 			}
 		}

@@ -86,9 +86,7 @@ func (k *key) insertStatement() db.Statement {
 
 func scanKey(r db.Row) (key, error) {
 	var k key
-	var created, active, until int64
-	err := r.Scan(&k.id, &k.domain, &k.selector, &k.algorithm, &k.record, &k.seen, &k.state, &k.customerProvided, &created, &active, &until)
-	k.createdAt, k.activeAt, k.retireAt = db.Time(created), db.Time(active), db.Time(until)
+	err := r.Scan(&k.id, &k.domain, &k.selector, &k.algorithm, &k.record, &k.seen, &k.state, &k.customerProvided, db.ScanTime(&k.createdAt), db.ScanTime(&k.activeAt), db.ScanTime(&k.retireAt))
 	return k, err
 }
 
@@ -241,12 +239,11 @@ func (d *Domains) addPendingKeys(ctx context.Context, account, id db.ID, keys []
 			return fault.New(fault.Conflict, "too_many_keys", "A domain can have %d DKIM keys that are not retired. Delete some first.", maxKeys)
 		}
 		for i := range keys {
-			if _, err := tx.Exec(ctx, keys[i].insertStatement()); err != nil {
+			if err := tx.Run(ctx, keys[i].insertStatement()); err != nil {
 				return err
 			}
 		}
-		_, err := tx.Exec(ctx, checkSoonQuery.With(id, db.Micros(now.Add(d.FirstCheckDelay))))
-		return err
+		return tx.Run(ctx, checkSoonQuery.With(id, db.Micros(now.Add(d.FirstCheckDelay))))
 	})
 	return keys, err
 }
@@ -287,11 +284,7 @@ func (d *Domains) DeleteKey(ctx context.Context, account, id, dkim db.ID) error 
 		if err := checkDeletable(keys, at); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, deleteKeyQuery.With(dkim, id)); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, checkSoonQuery.With(id, db.Micros(d.Now().Add(d.FirstCheckDelay))))
-		return err
+		return tx.Run(ctx, deleteKeyQuery.With(dkim, id), checkSoonQuery.With(id, db.Micros(d.Now().Add(d.FirstCheckDelay))))
 	})
 }
 

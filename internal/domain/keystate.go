@@ -94,7 +94,7 @@ func (d *Domains) saveKeys(ctx context.Context, tx *db.Tx, before, now []key) er
 		default:
 			continue
 		}
-		if _, err := tx.Exec(ctx, s); err != nil {
+		if err := tx.Run(ctx, s); err != nil {
 			return err
 		}
 		tx.AfterCommit(func() { d.notifyChanged(k.domain) })

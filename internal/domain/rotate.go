@@ -68,7 +68,7 @@ func (d *Domains) Update(ctx context.Context, account, id db.ID, c Change) (Doma
 		err := d.DB.Tx(ctx, func(tx *db.Tx) error {
 			tx.AfterCommit(func() { d.notifyChanged(id) })
 			for _, s := range set {
-				if _, err := tx.Exec(ctx, s); err != nil {
+				if err := tx.Run(ctx, s); err != nil {
 					return err
 				}
 			}

@@ -80,14 +80,12 @@ var (
 func scanClaim(r db.Row) (*claim, error) {
 	var c claim
 	var records string
-	var checked, next, mismatch, contested, verified, created, suspended int64
+	var suspended int64
 	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.owned, &c.token, &c.receives, &c.sends, &c.aligned, &records,
-		&c.checks, &checked, &next, &mismatch, &contested, &verified, &created, &c.rotationDays, &c.dmarcEnforcement, &c.spamFiltering, &c.sts, &suspended)
+		&c.checks, db.ScanTime(&c.checkedAt), db.ScanTime(&c.nextCheckAt), db.ScanTime(&c.mismatchSince), db.ScanTime(&c.contestedSince), db.ScanTime(&c.verifiedAt), db.ScanTime(&c.createdAt), &c.rotationDays, &c.dmarcEnforcement, &c.spamFiltering, &c.sts, &suspended)
 	if err != nil {
 		return nil, err
 	}
-	c.checkedAt, c.nextCheckAt, c.mismatchSince = db.Time(checked), db.Time(next), db.Time(mismatch)
-	c.contestedSince, c.verifiedAt, c.createdAt = db.Time(contested), db.Time(verified), db.Time(created)
 	c.suspendedAt = db.Time(suspended)
 	c.observations, err = parseObservations(records)
 	return &c, err
@@ -177,7 +175,7 @@ func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 			return fault.New(fault.Conflict, "domain_has_mailboxes",
 				"This domain still has mailboxes or aliases. Delete them first; a deleted mailbox can be restored for 30 days and counts until then.")
 		}
-		if _, err := tx.Exec(ctx, deleteDomainQuery.With(id, account)); err != nil {
+		if err := tx.Run(ctx, deleteDomainQuery.With(id, account)); err != nil {
 			return err
 		}
 		tx.AfterCommit(func() { d.notifyChanged(id) })

@@ -138,7 +138,7 @@ func (l *Log) Record(ctx context.Context, tx *db.Tx, e Input) error {
 	if err != nil {
 		return err
 	}
-	if _, err := tx.Exec(ctx, s); err != nil {
+	if err := tx.Run(ctx, s); err != nil {
 		return err
 	}
 	tx.AfterCommit(l.Wake)
@@ -169,9 +169,8 @@ func scanEvent(account db.ID) func(db.Row) (Event, error) {
 	return func(r db.Row) (Event, error) {
 		e := Event{Account: account, Version: 1}
 		var data string
-		var at int64
-		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.contentMessage, &at, &e.Message, &e.Domain, &e.Mailbox, &e.Recipient)
-		e.Data, e.Timestamp = json.RawMessage(data), db.Time(at)
+		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.contentMessage, db.ScanTime(&e.Timestamp), &e.Message, &e.Domain, &e.Mailbox, &e.Recipient)
+		e.Data = json.RawMessage(data)
 		return e, err
 	}
 }

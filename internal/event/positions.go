@@ -18,6 +18,5 @@ var skipPositionsQuery = db.SQL(`INSERT INTO event (id, position, account, kind,
 // SkipPositions makes a restored database continue at positions that it has never used. Streams
 // know positions that were assigned after the backup, and would miss events that get them again.
 func SkipPositions(ctx context.Context, d *db.DB, now time.Time) error {
-	_, err := d.Exec(ctx, skipPositionsQuery.With(d.NewID(), db.Micros(now)))
-	return err
+	return d.Run(ctx, skipPositionsQuery.With(d.NewID(), db.Micros(now)))
 }

@@ -3,6 +3,7 @@
 package mailbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,9 +80,8 @@ func aliasNotFound() error { return fault.New(fault.NotFound, "not_found", "Ther
 
 func scanAlias(r db.Row) (a Alias, err error) {
 	var local, key string
-	var created, updated int64
-	err = r.Scan(&a.ID, &a.Account, &a.Domain, &local, &key, &created, &updated)
-	a.Address, a.CreatedAt, a.UpdatedAt = displayAddress(local, key), db.Time(created), db.Time(updated)
+	err = r.Scan(&a.ID, &a.Account, &a.Domain, &local, &key, db.ScanTime(&a.CreatedAt), db.ScanTime(&a.UpdatedAt))
+	a.Address = displayAddress(local, key)
 	return a, err
 }
 
@@ -107,11 +107,8 @@ func (m *Mailboxes) CreateAlias(ctx context.Context, account db.ID, addr string,
 		if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 			return err
 		}
-		switch err := tx.One(ctx, mailboxAtQuery.With(domain, a.Key()), new(db.ID)); {
-		case err == nil:
-			return addressTakenError()
-		case !errors.Is(err, db.ErrNoRow):
-			return err
+		if taken, err := db.Exists(ctx, tx, mailboxAtQuery.With(domain, a.Key())); taken || err != nil {
+			return cmp.Or(err, addressTakenError())
 		}
 		var n int
 		if err := tx.One(ctx, countAliasesQuery.With(account), &n); err != nil {
@@ -120,10 +117,8 @@ func (m *Mailboxes) CreateAlias(ctx context.Context, account db.ID, addr string,
 		if n >= MaxAliases {
 			return fault.New(fault.Conflict, "too_many_aliases", "An account can have %d aliases. Delete one first.", MaxAliases)
 		}
-		if _, err := tx.Exec(ctx, insertAliasQuery.With(made.ID, account, domain, a.Local, a.Key(), db.Micros(now))); err != nil {
-			return err
-		}
-		return m.setTargets(ctx, tx, &made)
+		insert := insertAliasQuery.With(made.ID, account, domain, a.Local, a.Key(), db.Micros(now))
+		return tx.Run(ctx, append([]db.Statement{insert}, made.insertTargets()...)...)
 	})
 	if m.db.IsConflict(err) {
 		return Alias{}, addressTakenError()
@@ -250,32 +245,26 @@ func missingTargetError(bad *fault.FieldErrors, i int, err error) error {
 	return nil
 }
 
-// setTargets writes the targets of an alias that has none. It skips a mailbox that was deleted
-// meanwhile, as if it had been deleted afterwards.
-func (m *Mailboxes) setTargets(ctx context.Context, tx *db.Tx, a *Alias) error {
+// insertTargets returns the statements that write the targets of an alias that has none. Like a
+// later deletion, a deletion of a mailbox meanwhile leaves its row without effect.
+func (a *Alias) insertTargets() (all []db.Statement) {
 	for n, t := range a.Targets {
-		elsewhere := t.Address
+		external := t.Address
 		if t.Mailbox != 0 {
-			elsewhere = ""
+			external = ""
 		}
-		if _, err := tx.Exec(ctx, insertTargetQuery.With(a.ID, n, t.Mailbox, elsewhere)); err != nil {
-			return err
-		}
+		all = append(all, insertTargetQuery.With(a.ID, n, t.Mailbox, external))
 	}
-	return nil
+	return all
 }
 
 // GetAlias returns an alias of the account, or fault.NotFound.
 func (m *Mailboxes) GetAlias(ctx context.Context, account, id db.ID) (Alias, error) {
-	found, err := db.All(ctx, m.db, aliasByIDQuery.With(id, account), scanAlias)
-	if err != nil {
-		return Alias{}, err
+	a, err := db.Find(ctx, m.db, aliasByIDQuery.With(id, account), aliasNotFound(), scanAlias)
+	if err == nil {
+		err = m.loadTargets(ctx, &a)
 	}
-	if len(found) == 0 {
-		return Alias{}, aliasNotFound()
-	}
-	err = m.loadTargets(ctx, &found[0])
-	return found[0], err
+	return a, err
 }
 
 // Aliases lists an account's aliases, newest first; domain 0 means all domains.
@@ -326,14 +315,10 @@ func (m *Mailboxes) UpdateAlias(ctx context.Context, account, id db.ID, targets 
 	}
 	a.UpdatedAt = m.now().UTC()
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, touchAliasQuery.With(id, account, db.Micros(a.UpdatedAt)))
-		if err = errIfUnchanged(n, err, aliasNotFound()); err != nil {
+		if err := tx.ExecOrFail(ctx, touchAliasQuery.With(id, account, db.Micros(a.UpdatedAt)), aliasNotFound()); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, deleteTargetsQuery.With(id)); err != nil {
-			return err
-		}
-		return m.setTargets(ctx, tx, &a)
+		return tx.Run(ctx, append([]db.Statement{deleteTargetsQuery.With(id)}, a.insertTargets()...)...)
 	})
 	if err != nil {
 		return Alias{}, err
@@ -345,12 +330,10 @@ func (m *Mailboxes) UpdateAlias(ctx context.Context, account, id db.ID, targets 
 // DeleteAlias deletes an alias. Its address is free after the commit.
 func (m *Mailboxes) DeleteAlias(ctx context.Context, account, id db.ID) error {
 	err := m.db.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, deleteAliasQuery.With(id, account))
-		if err = errIfUnchanged(n, err, aliasNotFound()); err != nil {
+		if err := tx.ExecOrFail(ctx, deleteAliasQuery.With(id, account), aliasNotFound()); err != nil {
 			return err
 		}
-		_, err = tx.Exec(ctx, deleteTargetsQuery.With(id))
-		return err
+		return tx.Run(ctx, deleteTargetsQuery.With(id))
 	})
 	if err == nil {
 		m.notifyChanged(id)
@@ -358,22 +341,12 @@ func (m *Mailboxes) DeleteAlias(ctx context.Context, account, id db.ID) error {
 	return err
 }
 
-// errIfUnchanged returns none if a statement succeeded but changed no row.
-func errIfUnchanged(n int64, err, none error) error {
-	if err == nil && n == 0 {
-		return none
-	}
-	return err
-}
-
 // checkNoAlias returns a fault.Conflict if an alias has the address of a mailbox that tx creates or
 // restores. The caller locks the account before it writes the mailbox's row.
 func (m *Mailboxes) checkNoAlias(ctx context.Context, tx *db.Tx, box db.ID) error {
-	switch err := tx.One(ctx, aliasOfMailboxQuery.With(box), new(db.ID)); {
-	case err == nil:
-		return addressTakenError()
-	case !errors.Is(err, db.ErrNoRow):
-		return err
+	taken, err := db.Exists(ctx, tx, aliasOfMailboxQuery.With(box))
+	if err == nil && taken {
+		err = addressTakenError()
 	}
-	return nil
+	return err
 }

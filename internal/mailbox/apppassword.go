@@ -114,13 +114,11 @@ func (m *Mailboxes) appPasswordVerifiers(ctx context.Context, by credential.Requ
 
 func (m *Mailboxes) insertAppPassword(ctx context.Context, tx *db.Tx, account db.ID, made AppPassword, fresh appSecret) error {
 	// The lock keeps the count valid until the commit.
-	if err := tx.One(ctx, lockMailboxQuery.With(made.Mailbox, account), new(db.ID)); errors.Is(err, db.ErrNoRow) {
-		return notFound()
-	} else if err != nil {
+	if err := db.IfNoRow(tx.One(ctx, lockMailboxQuery.With(made.Mailbox, account), new(db.ID)), notFound()); err != nil {
 		return err
 	}
-	n, err := tx.Exec(ctx, insertAppPasswordQuery.With(made.ID, made.Mailbox, made.Name, joinProtocols(made.Protocols), secret.HashToken(fresh.token), fresh.scram, db.Micros(made.CreatedAt), MaxAppPasswords))
-	return errIfUnchanged(n, err, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
+	insert := insertAppPasswordQuery.With(made.ID, made.Mailbox, made.Name, joinProtocols(made.Protocols), secret.HashToken(fresh.token), fresh.scram, db.Micros(made.CreatedAt), MaxAppPasswords)
+	return tx.ExecOrFail(ctx, insert, fault.New(fault.Conflict, "too_many_app_passwords", "A mailbox may have %d app passwords. Revoke one first.", MaxAppPasswords))
 }
 
 // AppPasswords lists the app passwords of a mailbox of the account, newest first.
@@ -139,8 +137,8 @@ func (m *Mailboxes) RevokeAppPassword(ctx context.Context, account, mailbox, id 
 	if _, err := m.Get(ctx, account, mailbox); err != nil {
 		return err
 	}
-	n, err := m.db.Exec(ctx, deleteAppPasswordQuery.With(id, mailbox))
-	if err = errIfUnchanged(n, err, fault.New(fault.NotFound, "not_found", "There is no such app password.")); err == nil {
+	err := m.db.ExecOrFail(ctx, deleteAppPasswordQuery.With(id, mailbox), fault.New(fault.NotFound, "not_found", "There is no such app password."))
+	if err == nil {
 		m.revokeLogins(mailbox)
 	}
 	return err
@@ -148,9 +146,8 @@ func (m *Mailboxes) RevokeAppPassword(ctx context.Context, account, mailbox, id 
 
 func scanApp(r db.Row) (p AppPassword, err error) {
 	var protocols string
-	var created, used int64
-	err = r.Scan(&p.ID, &p.Mailbox, &p.Name, &protocols, &created, &used)
-	p.Protocols, p.CreatedAt, p.LastUsedAt = splitProtocols(protocols), db.Time(created), db.Time(used)
+	err = r.Scan(&p.ID, &p.Mailbox, &p.Name, &protocols, db.ScanTime(&p.CreatedAt), db.ScanTime(&p.LastUsedAt))
+	p.Protocols = splitProtocols(protocols)
 	return p, err
 }
 
@@ -189,11 +186,11 @@ func splitProtocols(text string) (protocols []Protocol) {
 // formatAppPassword formats an app password for display; parseAppPassword reads it.
 func formatAppPassword(token string) string {
 	var b strings.Builder
-	for i, mail := range token {
+	for i, letter := range token {
 		if i > 0 && i%appGroupLength == 0 && i < len(token)-1 {
 			b.WriteByte('-')
 		}
-		b.WriteRune(mail)
+		b.WriteRune(letter)
 	}
 	return b.String()
 }

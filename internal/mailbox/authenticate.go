@@ -127,7 +127,7 @@ func (m *Mailboxes) signIn(ctx context.Context, a *loginAttempt, verify verifyFu
 		return Mailbox{}, fault.New(fault.Unauthenticated, "invalid_credentials", "The address or the password is wrong.")
 	}
 	box, protocols := proven.Mailbox, proven.protocols
-	open, err := m.exists(ctx, ActiveCheck(box.ID))
+	open, err := db.Exists(ctx, m.db, ActiveCheck(box.ID))
 	if err != nil {
 		return Mailbox{}, err
 	}

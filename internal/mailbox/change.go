@@ -63,11 +63,10 @@ func (m *Mailboxes) Update(ctx context.Context, account, id db.ID, c Change) (Ma
 	}
 	tell := false
 	write := func(tx *db.Tx) error {
-		err := execOneTx(ctx, tx, set)
-		if err == nil && c.DisplayName != nil {
-			err = indexMailbox(ctx, tx, id)
+		if c.DisplayName == nil {
+			return tx.ExecOrFail(ctx, set, notFound())
 		}
-		return err
+		return updatePieces(ctx, tx, account, id, func() error { return tx.ExecOrFail(ctx, set, notFound()) })
 	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
 		if !quota {
@@ -132,7 +131,7 @@ func (m *Mailboxes) updateStatement(ctx context.Context, account, id db.ID, c Ch
 func (m *Mailboxes) Delete(ctx context.Context, account, id db.ID) error {
 	if err := m.db.Tx(ctx, func(tx *db.Tx) error {
 		return m.withinStorageLimit(ctx, tx, account, id, 0, func() error {
-			return execOneTx(ctx, tx, deleteMailboxQuery.With(id, account, db.Micros(m.now())))
+			return tx.ExecOrFail(ctx, deleteMailboxQuery.With(id, account, db.Micros(m.now())), notFound())
 		})
 	}); err != nil {
 		return err
@@ -151,7 +150,7 @@ func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, er
 	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
 		if err := m.withinStorageLimit(ctx, tx, account, id, limit, func() error {
-			return execOneTx(ctx, tx, restoreQuery.With(id, account, db.Micros(m.now().Add(-RestorePeriod))))
+			return tx.ExecOrFail(ctx, restoreQuery.With(id, account, db.Micros(m.now().Add(-RestorePeriod))), notFound())
 		}); err != nil {
 			return err
 		}
@@ -223,25 +222,11 @@ func (m *Mailboxes) ChangePassword(ctx context.Context, box Mailbox, password st
 // changes no row it returns unchanged.
 func (m *Mailboxes) replacePassword(ctx context.Context, id db.ID, set db.Statement, unchanged error) error {
 	return m.db.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, set)
-		if err = errIfUnchanged(n, err, unchanged); err != nil {
+		if err := tx.ExecOrFail(ctx, set, unchanged); err != nil {
 			return err
 		}
 		return m.Logins.ForgetNetworks(ctx, tx, credentialOf(kindPassword, id))
 	})
-}
-
-// execOne runs a statement that must change one mailbox.
-func (m *Mailboxes) execOne(ctx context.Context, s db.Statement) error {
-	return m.db.Tx(ctx, func(tx *db.Tx) error { return execOneTx(ctx, tx, s) })
-}
-
-func execOneTx(ctx context.Context, tx *db.Tx, s db.Statement) error {
-	n, err := tx.Exec(ctx, s)
-	if err == nil && n == 0 {
-		err = notFound()
-	}
-	return err
 }
 
 var (
@@ -292,37 +277,24 @@ func (m *Mailboxes) purgeMailbox(ctx context.Context, tx *db.Tx, account, id db.
 	if err := m.Accounts.Lock(ctx, tx, account); err != nil {
 		return err
 	}
-	// It may still be counted, if an older release deleted it.
-	if _, err := countQuota(ctx, tx, account, id); errors.Is(err, db.ErrNoRow) {
-		return nil // another node has purged it
-	} else if err != nil {
+	err := updatePieces(ctx, tx, account, id, func() error { return tx.Run(ctx, purgeQuery.With(id, before)) })
+	if err != nil {
 		return err
 	}
-	if err := unindexMailbox(ctx, tx, id); err != nil {
-		return err
-	}
-	for _, s := range []db.Statement{purgeQuery.With(id, before), removeTargetQuery.With(id), deleteAppPasswordsQuery.With(id), deleteLinksQuery.With(id), deleteSignInsQuery.With(id),
-		deleteSessionsQuery.With(id), deleteVacationQuery.With(id), deleteRepliesQuery.With(id), deleteUsageQuery.With(id)} {
-		if _, err := tx.Exec(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
+	return tx.Run(ctx, removeTargetQuery.With(id), deleteAppPasswordsQuery.With(id), deleteLinksQuery.With(id), deleteSignInsQuery.With(id),
+		deleteSessionsQuery.With(id), deleteVacationQuery.With(id), deleteRepliesQuery.With(id), deleteUsageQuery.With(id))
 }
 
 // RunMaintenance runs every hour until ctx ends. It purges deleted mailboxes, unwanted verifiers
-// and stale sessions, and updates rows that older releases wrote. It passes errors to report.
+// and stale sessions. It passes errors to report.
 func (m *Mailboxes) RunMaintenance(ctx context.Context, report func(error)) error {
-	if err := m.correctStorage(ctx); err != nil && ctx.Err() == nil {
-		report(err)
-	}
 	notify.Repeat(ctx, nil, func(ctx context.Context) (time.Duration, error) {
 		n, err := m.Purge(ctx)
 		again := time.Hour
 		if n == purgeBatchSize {
 			again = 0
 		}
-		return again, errors.Join(err, m.deleteVerifiers(ctx), m.deleteStaleSessions(ctx), m.countMissing(ctx), m.indexMissing(ctx))
+		return again, errors.Join(err, m.deleteVerifiers(ctx), m.deleteStaleSessions(ctx))
 	}, report)
 	return nil
 }

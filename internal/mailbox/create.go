@@ -95,19 +95,18 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n CreateParams) (
 	}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
 		if err := m.withinStorageLimit(ctx, tx, account, box.ID, limit, func() error {
-			_, err := tx.Exec(ctx, insertMailboxQuery.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
+			return tx.Run(ctx, insertMailboxQuery.With(box.ID, account, box.Domain, addr.Local, addr.Key(), box.DisplayName,
 				stored.phc, stored.scram, box.Quota, db.Micros(box.CreatedAt)))
-			return err
 		}); err != nil {
 			return err
 		}
 		if err := m.checkNoAlias(ctx, tx, box.ID); err != nil {
 			return err
 		}
-		if err := indexMailbox(ctx, tx, box.ID); err != nil {
+		if err := writePieces(ctx, tx, account, box.ID, nil, box.searchPieces()); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, insertUsageQuery.With(box.ID)); err != nil {
+		if err := tx.Run(ctx, insertUsageQuery.With(box.ID)); err != nil {
 			return err
 		}
 		if err := m.CreateFolders(ctx, tx, box.ID); err != nil {

@@ -5,6 +5,8 @@ package mailbox
 import (
 	"context"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/db"
 )
 
 // SetPause replaces the delay after failed logins.
@@ -16,7 +18,21 @@ func (m *Mailboxes) DropVerifiers(ctx context.Context) error { return m.deleteVe
 // DropSessions is the part of RunMaintenance for sessions.
 func (m *Mailboxes) DropSessions(ctx context.Context) error { return m.deleteStaleSessions(ctx) }
 
-// CountRest, IndexRest and Correct are the parts of RunMaintenance for rows of older releases.
-func (m *Mailboxes) CountRest(ctx context.Context) error { return m.countMissing(ctx) }
-func (m *Mailboxes) IndexRest(ctx context.Context) error { return m.indexMissing(ctx) }
-func (m *Mailboxes) Correct(ctx context.Context) error   { return m.correctStorage(ctx) }
+// IndexAll writes the pieces of all mailboxes that have none.
+func (m *Mailboxes) IndexAll(ctx context.Context) error {
+	all, err := db.All(ctx, m.db, withoutPiecesQuery.With(), scanMailbox)
+	if err != nil {
+		return err
+	}
+	return m.db.Tx(ctx, func(tx *db.Tx) error {
+		for _, b := range all {
+			if err := writePieces(ctx, tx, b.Account, b.ID, nil, b.searchPieces()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+var withoutPiecesQuery = db.SQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
+	WHERE NOT EXISTS (SELECT 1 FROM mailbox_piece p WHERE p.mailbox = id)`)

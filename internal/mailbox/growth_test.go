@@ -4,7 +4,6 @@ package mailbox_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -70,7 +69,7 @@ func benchmarkGrowth(b *testing.B, url string, size int) {
 		CreateFolders: func(context.Context, *db.Tx, db.ID) error { return nil },
 	})
 	begin, before := time.Now(), dataSize(b, d)
-	if err := errors.Join(boxes.CountRest(b.Context()), boxes.IndexRest(b.Context())); err != nil {
+	if err := boxes.IndexAll(b.Context()); err != nil {
 		b.Fatal(err)
 	}
 	b.Logf("%v and %d bytes for each mailbox from before", time.Since(begin)/time.Duration(size), (dataSize(b, d)-before)/size)

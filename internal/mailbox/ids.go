@@ -4,7 +4,6 @@ package mailbox
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
 )
@@ -22,9 +21,5 @@ func IDsOf(ctx context.Context, from db.Reader, account db.ID, limit int) ([]db.
 
 // AccountOf returns the account of a mailbox; 0 if there is no such mailbox.
 func AccountOf(ctx context.Context, from db.Reader, id db.ID) (account db.ID, err error) {
-	err = from.One(ctx, accountQuery.With(id), &account)
-	if errors.Is(err, db.ErrNoRow) {
-		return 0, nil
-	}
-	return account, err
+	return account, db.IfNoRow(from.One(ctx, accountQuery.With(id), &account), nil)
 }

@@ -7,7 +7,6 @@ package mailbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -141,11 +140,9 @@ var mailboxByIDQuery = db.SQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN m
 func scanMailbox(r db.Row) (Mailbox, error) {
 	var m Mailbox
 	var local string
-	var created, deleted int64
-	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &m.foldedAddress, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, &created, &deleted,
+	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &m.foldedAddress, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, db.ScanTime(&m.CreatedAt), db.ScanTime(&m.DeletedAt),
 		&m.forward, &m.KeepCopy, &m.SpamFilter, &m.generation)
 	m.Address = displayAddress(local, m.foldedAddress)
-	m.CreatedAt, m.DeletedAt = db.Time(created), db.Time(deleted)
 	return m, err
 }
 
@@ -156,14 +153,7 @@ func displayAddress(local, key string) string { return local + key[strings.LastI
 // ByID returns a mailbox of any account that is not deleted. It is for servers that have
 // authenticated its user.
 func (m *Mailboxes) ByID(ctx context.Context, id db.ID) (Mailbox, error) {
-	found, err := db.All(ctx, m.db, mailboxByIDQuery.With(id), scanMailbox)
-	if err != nil {
-		return Mailbox{}, err
-	}
-	if len(found) == 0 {
-		return Mailbox{}, notFound()
-	}
-	return found[0], nil
+	return db.Find(ctx, m.db, mailboxByIDQuery.With(id), notFound(), scanMailbox)
 }
 
 // Get returns a mailbox of an account that is not deleted, or fault.NotFound.
@@ -185,13 +175,13 @@ func (m *Mailboxes) CheckLogin(ctx context.Context, box Mailbox) error {
 		return loginRevokedError()
 	}
 	if err == nil {
-		open, failed := m.exists(ctx, ActiveCheck(box.ID))
+		open, failed := db.Exists(ctx, m.db, ActiveCheck(box.ID))
 		if failed != nil || !open {
 			return cmp.Or(failed, loginRevokedError())
 		}
 	}
 	if err == nil && box.appPassword != 0 {
-		there, err := m.exists(ctx, appPasswordExistsQuery.With(box.appPassword))
+		there, err := db.Exists(ctx, m.db, appPasswordExistsQuery.With(box.appPassword))
 		if err == nil && !there {
 			return loginRevokedError()
 		}
@@ -289,10 +279,9 @@ var anyMailboxQuery = db.SQL(`SELECT id FROM mailbox WHERE domain = $1 LIMIT 1`)
 // HasAddresses reports whether a domain has aliases or mailboxes, including deleted mailboxes that
 // are not purged yet.
 func HasAddresses(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error) {
-	for _, any := range []db.Statement{anyMailboxQuery.With(domain), anyAliasQuery.With(domain)} {
-		if err := tx.One(ctx, any, new(db.ID)); !errors.Is(err, db.ErrNoRow) {
-			return err == nil, err
-		}
+	has, err := db.Exists(ctx, tx, anyMailboxQuery.With(domain))
+	if has || err != nil {
+		return has, err
 	}
-	return false, nil
+	return db.Exists(ctx, tx, anyAliasQuery.With(domain))
 }

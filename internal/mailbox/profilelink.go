@@ -53,11 +53,11 @@ func (m *Mailboxes) CreateProfileLink(ctx context.Context, account, mailbox db.I
 		if err := tx.Lock(ctx, "profile links", mailbox); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, deleteExpiredLinksQuery.With(db.Micros(now))); err != nil {
+		if err := tx.Run(ctx, deleteExpiredLinksQuery.With(db.Micros(now))); err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, insertLinkQuery.With(m.db.NewID(), mailbox, name, secret.HashToken(token), db.Micros(now.Add(ProfileLinkTTL)), maxProfileLinks, account))
-		return errIfUnchanged(n, err, fault.New(fault.RateLimited, "too_many_links", "There were too many links within a few minutes. Wait a little."))
+		insert := insertLinkQuery.With(m.db.NewID(), mailbox, name, secret.HashToken(token), db.Micros(now.Add(ProfileLinkTTL)), maxProfileLinks, account)
+		return tx.ExecOrFail(ctx, insert, fault.New(fault.RateLimited, "too_many_links", "There were too many links within a few minutes. Wait a little."))
 	})
 	return token, err
 }
@@ -88,14 +88,11 @@ func (m *Mailboxes) RedeemProfileLink(ctx context.Context, token string) (box Ma
 	}
 	made = AppPassword{ID: m.db.NewID(), Mailbox: box.ID, Protocols: []Protocol{IMAP, SMTP}, CreatedAt: m.now().UTC()}
 	err = m.db.Tx(ctx, func(tx *db.Tx) error {
-		err := tx.One(ctx, redeemLinkQuery.With(secret.HashToken(token), db.Micros(made.CreatedAt), StatusActive), new(db.ID), &made.Name)
-		if errors.Is(err, db.ErrNoRow) {
-			return linkExpiredError()
+		redeem := redeemLinkQuery.With(secret.HashToken(token), db.Micros(made.CreatedAt), StatusActive)
+		if err := db.IfNoRow(tx.One(ctx, redeem, new(db.ID), &made.Name), linkExpiredError()); err != nil {
+			return err
 		}
-		if err == nil {
-			err = m.insertAppPassword(ctx, tx, box.Account, made, fresh)
-		}
-		return err
+		return m.insertAppPassword(ctx, tx, box.Account, made, fresh)
 	})
 	return box, made, formatAppPassword(fresh.token), err
 }

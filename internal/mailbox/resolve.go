@@ -4,7 +4,6 @@ package mailbox
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -48,12 +47,15 @@ type cachedRoute struct {
 	expiresAt time.Time
 }
 
+// recipientColumns are the columns that mailboxRoute scans.
+const recipientColumns = `id, account, domain, local_part, address, status, forward_to, keep_copy, auto_reply, spam_filter`
+
 var (
-	recipientQuery = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, auto_reply, spam_filter FROM mailbox
+	recipientQuery = db.SQL(`SELECT ` + recipientColumns + ` FROM mailbox
 		WHERE domain = $1 AND address = $2 AND deleted_at = 0`)
-	firstInDomainQuery = db.SQL(`SELECT id, account, domain, local_part, address, status, forward_to, keep_copy, auto_reply, spam_filter FROM mailbox
+	firstInDomainQuery = db.SQL(`SELECT ` + recipientColumns + ` FROM mailbox
 		WHERE (domain, deleted_at) >= ($1, 0) AND (domain, deleted_at) <= ($1, 0) AND status = 'active' ORDER BY domain, deleted_at, id LIMIT 1`)
-	firstInAccountQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_part, m.address, m.status, m.forward_to, m.keep_copy, m.auto_reply, m.spam_filter FROM mailbox m
+	firstInAccountQuery = db.SQL(`SELECT ` + recipientColumns + ` FROM mailbox m
 		WHERE (m.account, m.deleted_at) >= ($1, 0) AND (m.account, m.deleted_at) <= ($1, 0) AND m.status = 'active' AND (SELECT d.suspended_at FROM domain d WHERE d.id = m.domain) = 0
 		ORDER BY m.account, m.deleted_at, m.id LIMIT 1`)
 )
@@ -84,11 +86,8 @@ func mailboxRoute(ctx context.Context, from db.Reader, s db.Statement) (Route, e
 	var r Recipient
 	var local, key, status, forward string
 	err := from.One(ctx, s, &r.Mailbox, &r.Account, &r.Domain, &local, &key, &status, &forward, &r.KeepCopy, &r.HasVacation, &r.SpamFilter)
-	if errors.Is(err, db.ErrNoRow) {
-		return Route{}, noMailboxError()
-	}
 	if err != nil {
-		return Route{}, err
+		return Route{}, db.IfNoRow(err, noMailboxError())
 	}
 	r.Address, r.ForwardTo = displayAddress(local, key), splitForwards(forward)
 	if status != StatusActive {

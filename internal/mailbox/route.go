@@ -4,7 +4,6 @@ package mailbox
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -146,25 +145,16 @@ func (m *Mailboxes) MaySendAs(ctx context.Context, box Mailbox, a address.Addres
 		return false, err
 	}
 	domain := h.Domain
-	if ok, err := m.exists(ctx, aliasLeadsToQuery.With(domain, base.Key(), box.ID)); ok || err != nil {
+	if ok, err := db.Exists(ctx, m.db, aliasLeadsToQuery.With(domain, base.Key(), box.ID)); ok || err != nil {
 		return ok, err
 	}
 	for _, others := range []db.Statement{mailboxAtQuery.With(domain, base.Key()), aliasByAddressQuery.With(domain, base.Key())} {
-		if taken, err := m.exists(ctx, others); taken || err != nil {
+		if taken, err := db.Exists(ctx, m.db, others); taken || err != nil {
 			return false, err
 		}
 	}
 	if isRoleAddress(base) {
 		return false, nil
 	}
-	return m.exists(ctx, aliasLeadsToQuery.With(domain, CatchAll+"@"+base.Domain, box.ID))
-}
-
-// exists reports whether a statement returns a row.
-func (m *Mailboxes) exists(ctx context.Context, s db.Statement) (bool, error) {
-	err := m.db.One(ctx, s, new(db.ID))
-	if errors.Is(err, db.ErrNoRow) {
-		return false, nil
-	}
-	return err == nil, err
+	return db.Exists(ctx, m.db, aliasLeadsToQuery.With(domain, CatchAll+"@"+base.Domain, box.ID))
 }

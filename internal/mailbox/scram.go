@@ -76,7 +76,7 @@ func (m *Mailboxes) storeVerifiers(ctx context.Context, by credential.Requester,
 		return
 	}
 	if scram, err := m.SCRAM.Verifiers(ctx, by, l.Address, password); err == nil {
-		_ = m.execOne(ctx, setVerifiersQuery.With(l.ID, l.phc, scram))
+		_ = m.db.Run(ctx, setVerifiersQuery.With(l.ID, l.phc, scram))
 	}
 }
 
@@ -86,7 +86,7 @@ func (m *Mailboxes) storeAppVerifiers(ctx context.Context, by credential.Request
 		return
 	}
 	if scram, err := m.appPasswordVerifiers(ctx, by, l.Mailbox, token); err == nil {
-		_ = m.execOne(ctx, setAppVerifiersQuery.With(l.appPassword, scram))
+		_ = m.db.Run(ctx, setAppVerifiersQuery.With(l.appPassword, scram))
 	}
 }
 
@@ -97,11 +97,8 @@ func (m *Mailboxes) deleteVerifiers(ctx context.Context) error {
 	}
 	for _, drop := range []db.Statement{deleteVerifiersQuery.With(), deleteAppVerifiersQuery.With()} {
 		for n := int64(1); n > 0; {
-			err := m.db.Tx(ctx, func(tx *db.Tx) (err error) {
-				n, err = tx.Exec(ctx, drop)
-				return err
-			})
-			if err != nil {
+			var err error
+			if n, err = m.db.Exec(ctx, drop); err != nil {
 				return err
 			}
 		}

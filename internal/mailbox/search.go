@@ -5,14 +5,11 @@ package mailbox
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/notify"
 )
 
 const (
@@ -28,8 +25,6 @@ const (
 	maxProbes = 4
 	// piecesPerStatement is how many pieces one statement writes.
 	piecesPerStatement = 32
-	// indexBatchSize is how many mailboxes one transaction adds to mailbox_piece.
-	indexBatchSize = 20
 )
 
 const mailboxColumns = `id, account, domain, local_part, address, display_name, status, quota,
@@ -42,15 +37,11 @@ var (
 	listDeletedInDomainQuery = db.PagedSQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE (SELECT d.account FROM domain d WHERE d.id = $5) = $1
 			AND deleted_at > 0 AND +deleted_at > $4 AND {page domain = $5}`)
 
-	accountUnindexedQuery = db.SQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN mailbox_usage u ON u.mailbox = id
-		WHERE account = $1 AND indexed_name IS DISTINCT FROM display_name LIMIT 501`)
 	countPiecesQuery      = db.SQL(`SELECT COUNT(*) FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2 AND piece < $3 LIMIT 501) AS p`)
 	mailboxesByPieceQuery = db.SQL(`SELECT ` + mailboxColumns + ` FROM (SELECT mailbox FROM mailbox_piece WHERE account = $1 AND piece >= $2 AND piece < $3 LIMIT 501) AS p
 		JOIN mailbox ON id = p.mailbox JOIN mailbox_usage u ON u.mailbox = id`)
 
-	unindexedIDsQuery = db.SQL(`SELECT id FROM mailbox WHERE indexed_name IS DISTINCT FROM display_name ORDER BY account, id LIMIT $1`)
-	indexedNameQuery  = db.SQL(`SELECT account, address, display_name, indexed_name IS NOT NULL, COALESCE(indexed_name, '') FROM mailbox WHERE id = $1 {for_update}`)
-	setIndexedQuery   = db.SQL(`UPDATE mailbox SET indexed_name = display_name WHERE id = $1`)
+	searchTextQuery   = db.SQL(`SELECT address, display_name FROM mailbox WHERE id = $1 {for_update}`)
 	insertPiecesQuery = db.SQL(`INSERT INTO mailbox_piece (account, mailbox, piece) VALUES
 			($1, $2, $3), ($1, $2, $4), ($1, $2, $5), ($1, $2, $6), ($1, $2, $7), ($1, $2, $8), ($1, $2, $9), ($1, $2, $10),
 			($1, $2, $11), ($1, $2, $12), ($1, $2, $13), ($1, $2, $14), ($1, $2, $15), ($1, $2, $16), ($1, $2, $17), ($1, $2, $18),
@@ -115,18 +106,11 @@ func (m *Mailboxes) List(ctx context.Context, account db.ID, f Filter, page db.P
 func idOf(b Mailbox) db.ID { return b.ID }
 
 // searchText returns the text that a search looks in.
-func (b Mailbox) searchText() string { return buildSearchText(b.foldedAddress, b.DisplayName) }
-
-func buildSearchText(key, name string) string { return strings.ToLower(key + "\n" + name) }
+func (b *Mailbox) searchText() string { return strings.ToLower(b.foldedAddress + "\n" + b.DisplayName) }
 
 // candidates returns mailboxes of the account, newest first, which include all that a search can
 // find. all is false if there are more than maxCandidates.
 func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string) (few []Mailbox, all bool, err error) {
-	// First those without pieces, because they may get pieces meanwhile.
-	few, err = db.All(ctx, m.db, accountUnindexedQuery.With(account), scanMailbox)
-	if err != nil || len(few) > maxCandidates {
-		return nil, false, err
-	}
 	for _, part := range searchProbes(search) {
 		end, ok := prefixEnd(part)
 		if !ok {
@@ -139,8 +123,7 @@ func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string
 		if n > maxCandidates {
 			continue
 		}
-		more, err := db.All(ctx, m.db, mailboxesByPieceQuery.With(account, part, end), scanMailbox)
-		few = append(few, more...)
+		few, err = db.All(ctx, m.db, mailboxesByPieceQuery.With(account, part, end), scanMailbox)
 		slices.SortFunc(few, func(a, b Mailbox) int { return cmp.Compare(b.ID, a.ID) })
 		return slices.CompactFunc(few, func(a, b Mailbox) bool { return a.ID == b.ID }), true, err
 	}
@@ -150,35 +133,35 @@ func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string
 // searchProbes returns parts of a search that together cover it, or the beginning and the end of a
 // long one. Every match has pieces that begin with each of them.
 func searchProbes(search string) (parts []string) {
-	mails := []rune(search)
+	letters := []rune(search)
 	for from := 0; ; from += maxPieceLength {
-		if from+maxPieceLength >= len(mails) || len(parts) == maxProbes-1 {
-			return append(parts, string(mails[max(0, len(mails)-maxPieceLength):]))
+		if from+maxPieceLength >= len(letters) || len(parts) == maxProbes-1 {
+			return append(parts, string(letters[max(0, len(letters)-maxPieceLength):]))
 		}
-		parts = append(parts, string(mails[from:from+maxPieceLength]))
+		parts = append(parts, string(letters[from:from+maxPieceLength]))
 	}
 }
 
 // prefixEnd returns the first text that is greater, byte by byte, than all texts with this prefix;
 // false if there is none.
 func prefixEnd(part string) (string, bool) {
-	mails := []rune(part)
-	for i := len(mails) - 1; i >= 0; i-- {
-		if mails[i] == utf8.MaxRune {
+	letters := []rune(part)
+	for i := len(letters) - 1; i >= 0; i-- {
+		if letters[i] == utf8.MaxRune {
 			continue
 		}
-		mails[i]++
-		if !utf8.ValidRune(mails[i]) { // skip the UTF-16 surrogates
-			mails[i] = 0xE000
+		letters[i]++
+		if !utf8.ValidRune(letters[i]) { // skip the UTF-16 surrogates
+			letters[i] = 0xE000
 		}
-		return string(mails[:i+1]), true
+		return string(letters[:i+1]), true
 	}
 	return "", false
 }
 
 // searchPieces returns the pieces of a mailbox, sorted.
-func searchPieces(key, name string) (all []string) {
-	text := buildSearchText(key, name)
+func (b *Mailbox) searchPieces() (all []string) {
+	text := b.searchText()
 	for i := range text {
 		piece := text[i:]
 		n := 0
@@ -195,46 +178,37 @@ func searchPieces(key, name string) (all []string) {
 	return slices.Compact(all)
 }
 
-// indexMailbox updates the rows of a mailbox in mailbox_piece.
-func indexMailbox(ctx context.Context, tx *db.Tx, id db.ID) error {
-	var account db.ID
-	var key, name, before string
-	var has bool
-	err := tx.One(ctx, indexedNameQuery.With(id), &account, &key, &name, &has, &before)
-	if errors.Is(err, db.ErrNoRow) || err == nil && has && name == before {
-		return nil
+// updatePieces runs change, which may rename or delete a mailbox, and updates its rows in
+// mailbox_piece.
+func updatePieces(ctx context.Context, tx *db.Tx, account, id db.ID, change func() error) error {
+	before, err := storedPieces(ctx, tx, id)
+	if err == nil {
+		err = change()
 	}
 	if err != nil {
 		return err
 	}
-	var old []string
-	if has {
-		old = searchPieces(key, before)
-	}
-	now := searchPieces(key, name)
-	if err := execPieces(ctx, tx, deletePiecesQuery, account, id, old, now); err != nil {
+	after, err := storedPieces(ctx, tx, id)
+	if err != nil {
 		return err
 	}
-	if err := execPieces(ctx, tx, insertPiecesQuery, account, id, now, old); err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, setIndexedQuery.With(id))
-	return err
+	return writePieces(ctx, tx, account, id, before, after)
 }
 
-// unindexMailbox deletes the rows of a mailbox in mailbox_piece.
-func unindexMailbox(ctx context.Context, tx *db.Tx, id db.ID) error {
-	var account db.ID
-	var key, name, before string
-	var has bool
-	err := tx.One(ctx, indexedNameQuery.With(id), &account, &key, &name, &has, &before)
-	if errors.Is(err, db.ErrNoRow) || err == nil && !has {
-		return nil
+// storedPieces returns the pieces of a mailbox; none if there is no such mailbox.
+func storedPieces(ctx context.Context, tx *db.Tx, id db.ID) ([]string, error) {
+	var b Mailbox
+	if err := tx.One(ctx, searchTextQuery.With(id), &b.foldedAddress, &b.DisplayName); err != nil {
+		return nil, db.IfNoRow(err, nil)
 	}
-	if err != nil {
+	return b.searchPieces(), nil
+}
+
+func writePieces(ctx context.Context, tx *db.Tx, account, id db.ID, before, after []string) error {
+	if err := execPieces(ctx, tx, deletePiecesQuery, account, id, before, after); err != nil {
 		return err
 	}
-	return execPieces(ctx, tx, deletePiecesQuery, account, id, searchPieces(key, before), nil)
+	return execPieces(ctx, tx, insertPiecesQuery, account, id, after, before)
 }
 
 // execPieces runs a query on the pieces in all but not in others, piecesPerStatement at a time.
@@ -248,36 +222,9 @@ func execPieces(ctx context.Context, tx *db.Tx, q *db.Query, account, id db.ID, 
 		for i := range piecesPerStatement {
 			args = append(args, some[min(i, len(some)-1)]) // repeats the last one
 		}
-		if _, err := tx.Exec(ctx, q.With(args...)); err != nil {
+		if err := tx.Run(ctx, q.With(args...)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// indexMissing adds mailboxes to mailbox_piece that are missing or have another name there: those
-// from before the table existed, and those that an older release has changed. Several nodes may run
-// it at the same time. It pauses for half of the time.
-func (m *Mailboxes) indexMissing(ctx context.Context) error {
-	for {
-		begin := time.Now()
-		ids, err := db.All(ctx, m.db, unindexedIDsQuery.With(indexBatchSize), scanID)
-		if err != nil {
-			return err
-		}
-		err = m.db.Tx(ctx, func(tx *db.Tx) error {
-			for _, id := range ids {
-				if err := indexMailbox(ctx, tx, id); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil || len(ids) < indexBatchSize {
-			return err
-		}
-		if err := notify.Sleep(ctx, time.Since(begin)); err != nil {
-			return err
-		}
-	}
 }

@@ -22,7 +22,7 @@ type box struct {
 	text    string // in lower case
 }
 
-// manyBoxes creates n mailboxes in two domains, as an older release does; every fifth is deleted.
+// manyBoxes creates n mailboxes in two domains; every fifth is deleted.
 func (h *fixture) manyBoxes(n int) (all []box) {
 	h.t.Helper()
 	other := h.newDomainNamed(h.account, "other.test")
@@ -37,12 +37,16 @@ func (h *fixture) manyBoxes(n int) (all []box) {
 		}
 		b.text = strings.ToLower(address + "\n" + name)
 		all = append(all, b)
-		statements = append(statements, insertOld.With(b.id, h.account, b.domain, address[:strings.Index(address, "@")], address, name, mb))
+		deletedAt := int64(0)
 		if b.deleted {
-			statements = append(statements, deleteOld.With(b.id, db.Micros(h.now)))
+			deletedAt = db.Micros(h.now)
 		}
+		statements = append(statements, insertDirectly.With(b.id, h.account, b.domain, address[:strings.Index(address, "@")], address, name, mb, deletedAt))
 	}
 	dbtest.Exec(h.t, h.db, append(statements, noUse.With())...)
+	if err := h.IndexAll(h.t.Context()); err != nil {
+		h.t.Fatal(err)
+	}
 	return all
 }
 
@@ -81,7 +85,7 @@ func (h *fixture) wantFound(all []box, f mailbox.Filter) {
 	}
 }
 
-// A search has the same results before, while and after mailboxes get pieces.
+// A search has the same results before and after mailboxes are renamed.
 func TestSearchFindsAll(t *testing.T) {
 	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
@@ -108,30 +112,23 @@ func TestSearchFindsAll(t *testing.T) {
 				h.wantFound(all, f)
 			}
 		}
-		check() // none has pieces
-		if err := h.IndexRest(ctx); err != nil {
-			t.Fatal(err)
-		}
 		check()
-		// Some mailboxes are new, renamed, or renamed by an older release.
+		// Some mailboxes are new or renamed.
 		for i := range 3 {
 			name := fmt.Sprint("Sören Renamed ", i)
 			if _, err := h.Update(ctx, h.account, all[i].id, mailbox.Change{DisplayName: &name}); err != nil {
 				t.Fatal(err)
 			}
-			dbtest.Exec(t, h.db, renameOld.With(all[i+10].id, name))
-			made := box{id: h.createOld(fmt.Sprint("made-", i), name, mb), domain: h.domain}
-			made.text = strings.ToLower(fmt.Sprint("made-", i, "@demo.test\n", name))
-			for _, b := range []*box{&all[i], &all[i+10]} {
-				b.text = b.text[:strings.Index(b.text, "\n")+1] + strings.ToLower(name)
+			password := good
+			made, _, err := h.Create(ctx, h.account, mailbox.CreateParams{Domain: h.domain, LocalPart: fmt.Sprint("made-", i), DisplayName: name, Password: &password})
+			if err != nil {
+				t.Fatal(err)
 			}
-			all = append(all, made)
+			b := &all[i]
+			b.text = b.text[:strings.Index(b.text, "\n")+1] + strings.ToLower(name)
+			all = append(all, box{id: made.ID, domain: h.domain, text: strings.ToLower(fmt.Sprint("made-", i, "@demo.test\n", name))})
 		}
 		searches = append(searches, "SÖREN", "renamed 1", "sören renamed 2", "ade-", "d 0")
-		check()
-		if err := h.IndexRest(ctx); err != nil {
-			t.Fatal(err)
-		}
 		check()
 		if list, _, err := h.List(ctx, h.account, mailbox.Filter{Search: "demo.test\nann"}, db.Page{}); err != nil || len(list) > 0 {
 			t.Errorf("across address and name it finds %d, %v", len(list), err)
@@ -145,9 +142,6 @@ func TestSearchLooksUp(t *testing.T) {
 	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		all := h.manyBoxes(400)
-		if err := h.IndexRest(ctx); err != nil {
-			t.Fatal(err)
-		}
 		found := func(search string, want int) {
 			t.Helper()
 			if list, _, err := h.List(ctx, h.account, mailbox.Filter{Search: search}, db.Page{}); err != nil || len(list) != want {

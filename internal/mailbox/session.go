@@ -132,20 +132,14 @@ func (m *Mailboxes) flushSessions(ctx context.Context) error {
 	news, over := m.sessions.takePending(leaseID)
 	for len(news) > 0 || len(over) > 0 {
 		some, ended := news[:min(len(news), sessionBatchSize)], over[:min(len(over), sessionBatchSize)]
-		err := m.db.Tx(ctx, func(tx *db.Tx) error {
-			for _, s := range some {
-				if _, err := tx.Exec(ctx, upsertSessionQuery.With(s.ID, s.mailbox, leaseID, string(s.Protocol), s.Address, s.AppPassword, s.Program, db.Micros(s.Since))); err != nil {
-					return err
-				}
-			}
-			for _, id := range ended {
-				if _, err := tx.Exec(ctx, endSessionQuery.With(id)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-		if err != nil {
+		var write []db.Statement
+		for _, s := range some {
+			write = append(write, upsertSessionQuery.With(s.ID, s.mailbox, leaseID, string(s.Protocol), s.Address, s.AppPassword, s.Program, db.Micros(s.Since)))
+		}
+		for _, id := range ended {
+			write = append(write, endSessionQuery.With(id))
+		}
+		if err := m.db.Run(ctx, write...); err != nil {
 			m.sessions.restorePending(news, over)
 			return err
 		}
@@ -164,10 +158,7 @@ func (m *Mailboxes) Sessions(ctx context.Context, account, mailbox db.ID, page d
 		return nil, false, err
 	}
 	return db.ReadPage(ctx, m.db, listSessionsQuery, page, func(r db.Row) (s Session, err error) {
-		var protocol string
-		var since int64
-		err = r.Scan(&s.ID, &protocol, &s.Address, &s.AppPassword, &s.Program, &since)
-		s.Protocol, s.Since = Protocol(protocol), db.Time(since)
+		err = r.Scan(&s.ID, &s.Protocol, &s.Address, &s.AppPassword, &s.Program, db.ScanTime(&s.Since))
 		return s, err
 	}, mailbox)
 }

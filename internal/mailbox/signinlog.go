@@ -142,8 +142,7 @@ func (m *Mailboxes) Flush(ctx context.Context) error {
 	for len(rows) > 0 || len(used) > 0 {
 		some := rows[:min(len(rows), flushBatchSize)]
 		rows = rows[len(some):]
-		err := m.db.Tx(ctx, func(tx *db.Tx) error { return writeSignIns(ctx, tx, some, used) })
-		if err != nil {
+		if err := m.db.Run(ctx, signInStatements(some, used)...); err != nil {
 			return err
 		}
 		used = nil
@@ -151,30 +150,25 @@ func (m *Mailboxes) Flush(ctx context.Context) error {
 	return m.flushSessions(ctx)
 }
 
-func writeSignIns(ctx context.Context, tx *db.Tx, rows []pendingSignIn, used map[db.ID]time.Time) error {
+// signInStatements returns the statements that write rows and the last use of app passwords.
+func signInStatements(rows []pendingSignIn, used map[db.ID]time.Time) (all []db.Statement) {
 	trim := map[[2]int64]bool{}
 	for _, r := range rows {
 		failed := int64(0)
 		if r.key.result != ResultOK {
 			failed = 1
 		}
-		if _, err := tx.Exec(ctx, upsertSignInQuery.With(r.id, r.key.mailbox, string(r.key.protocol), r.key.address, r.key.result, failed, r.key.appPassword,
-			r.times, db.Micros(r.first), db.Micros(r.last))); err != nil {
-			return err
-		}
+		all = append(all, upsertSignInQuery.With(r.id, r.key.mailbox, string(r.key.protocol), r.key.address, r.key.result, failed, r.key.appPassword,
+			r.times, db.Micros(r.first), db.Micros(r.last)))
 		trim[[2]int64{int64(r.key.mailbox), failed}] = true
 	}
 	for of := range trim {
-		if _, err := tx.Exec(ctx, trimSignInsQuery.With(of[0], of[1], MaxSignIns)); err != nil {
-			return err
-		}
+		all = append(all, trimSignInsQuery.With(of[0], of[1], MaxSignIns))
 	}
 	for app, at := range used {
-		if _, err := tx.Exec(ctx, touchAppPasswordQuery.With(app, db.Micros(at.Truncate(time.Hour)))); err != nil {
-			return err
-		}
+		all = append(all, touchAppPasswordQuery.With(app, db.Micros(at.Truncate(time.Hour))))
 	}
-	return nil
+	return all
 }
 
 // RunFlush writes pending sign-ins and sessions every few seconds until ctx ends, and once more
@@ -207,10 +201,7 @@ func (m *Mailboxes) SignIns(ctx context.Context, account, mailbox db.ID, page db
 		return nil, false, err
 	}
 	return db.ReadPage(ctx, m.db, listSignInsQuery, page, func(r db.Row) (s SignIn, err error) {
-		var protocol string
-		var first, last int64
-		err = r.Scan(&s.ID, &protocol, &s.Address, &s.Result, &s.AppPassword, &s.Times, &first, &last)
-		s.Protocol, s.FirstAt, s.LastAt = Protocol(protocol), db.Time(first), db.Time(last)
+		err = r.Scan(&s.ID, &s.Protocol, &s.Address, &s.Result, &s.AppPassword, &s.Times, db.ScanTime(&s.FirstAt), db.ScanTime(&s.LastAt))
 		return s, err
 	}, mailbox)
 }

@@ -4,7 +4,6 @@ package mailbox
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,27 +13,13 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// countedQuotaExpr is what a mailbox adds to mailbox_storage.allotted: its quota, unless it is
-// deleted.
-const countedQuotaExpr = `CASE WHEN deleted_at = 0 THEN quota ELSE 0 END`
-
 var (
-	// Adds what mailbox_storage lacks, for example changes of an older release.
-	allottedQuery = db.SQL(`SELECT CAST(COALESCE((SELECT s.allotted FROM mailbox_storage s WHERE s.account = $1), 0)
-			+ COALESCE((SELECT SUM(` + countedQuotaExpr + ` - counted_quota) FROM mailbox WHERE account = $1 AND counted_quota <> ` + countedQuotaExpr + `), 0) AS BIGINT),
+	allottedQuery = db.SQL(`SELECT CAST(COALESCE((SELECT allotted FROM mailbox_storage WHERE account = $1), 0) AS BIGINT),
 		CAST(COALESCE((SELECT SUM(` + usedExpr + `) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1 AND deleted_at > 0), 0) AS BIGINT)`)
-	usedBytesQuery = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(` + usedExpr + `), 0) AS BIGINT) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1`)
-
-	uncountedQuotaQuery = db.SQL(`SELECT ` + countedQuotaExpr + `, ` + countedQuotaExpr + ` - counted_quota FROM mailbox WHERE id = $1 AND +account = $2 {for_update}`)
-	setCountedQuery     = db.SQL(`UPDATE mailbox SET counted_quota = ` + countedQuotaExpr + ` WHERE id = $1`)
-	addAllottedQuery    = db.SQL(`INSERT INTO mailbox_storage (account, allotted) VALUES ($1, $2)
+	usedBytesQuery   = db.SQL(`SELECT COUNT(*), CAST(COALESCE(SUM(` + usedExpr + `), 0) AS BIGINT) FROM mailbox JOIN mailbox_usage u ON u.mailbox = id WHERE account = $1`)
+	liveQuotaQuery   = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
+	addAllottedQuery = db.SQL(`INSERT INTO mailbox_storage (account, allotted) VALUES ($1, $2)
 		ON CONFLICT (account) DO UPDATE SET allotted = mailbox_storage.allotted + excluded.allotted`)
-
-	nextUncountedAccountQuery = db.SQL(`SELECT account FROM mailbox WHERE counted_quota <> ` + countedQuotaExpr + ` AND account > $1 ORDER BY account LIMIT 1`)
-	uncountedMailboxesQuery   = db.SQL(`SELECT id FROM mailbox WHERE counted_quota <> ` + countedQuotaExpr + ` AND account = $1 LIMIT $2`)
-	nextStorageAccountQuery   = db.SQL(`SELECT account FROM mailbox_storage WHERE account > $1 ORDER BY account LIMIT 1`)
-	storageSurplusQuery       = db.SQL(`SELECT CAST(s.allotted - COALESCE((SELECT SUM(counted_quota) FROM mailbox WHERE account = $1), 0) AS BIGINT)
-		FROM mailbox_storage s WHERE s.account = $1`)
 )
 
 // StorageUsage returns the sum of the quotas of an account's mailboxes and their usage, in bytes.
@@ -109,8 +94,8 @@ func (m *Mailboxes) usedBytes(ctx context.Context, account db.ID) (int64, error)
 	return bytes, err
 }
 
-// withinStorageLimit runs change, which may change the counted quota of a mailbox of the account.
-// Then it checks whether the sum of the quotas is within the limit; if not, it returns a
+// withinStorageLimit runs change, which may change the quota of a mailbox of the account, create or
+// delete it, and updates the sum of the quotas. Then it checks whether the sum of the quotas is within the limit; if not, it returns a
 // fault.Conflict. A quota that doesn't grow is never rejected; limit 0 means none.
 func (m *Mailboxes) withinStorageLimit(ctx context.Context, tx *db.Tx, account, id db.ID, limit int64, change func() error) error {
 	// The lock keeps the sum valid until the commit.
@@ -124,7 +109,10 @@ func (m *Mailboxes) withinStorageLimit(ctx context.Context, tx *db.Tx, account, 
 	if err := change(); err != nil {
 		return err
 	}
-	after, err := countQuota(ctx, tx, account, id)
+	after, err := quotaIfLive(ctx, tx, account, id)
+	if err == nil && after != before {
+		err = tx.Run(ctx, addAllottedQuery.With(account, after-before))
+	}
 	if err != nil || limit == 0 || after <= before {
 		return err
 	}
@@ -143,30 +131,9 @@ func (m *Mailboxes) withinStorageLimit(ctx context.Context, tx *db.Tx, account, 
 	return fault.New(fault.Conflict, "storage_limit_exceeded", "%s", text)
 }
 
-// countQuota updates mailbox_storage for a mailbox and returns the quota that counts for it: 0 if
-// it is deleted. The caller holds the account's lock.
-func countQuota(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
-	var more int64
-	if err := tx.One(ctx, uncountedQuotaQuery.With(id, account), &quota, &more); err != nil || more == 0 {
-		return quota, err
-	}
-	for _, s := range []db.Statement{setCountedQuery.With(id), addAllottedQuery.With(account, more)} {
-		if _, err := tx.Exec(ctx, s); err != nil {
-			return 0, err
-		}
-	}
-	return quota, nil
-}
-
-var liveQuotaQuery = db.SQL(`SELECT quota FROM mailbox WHERE id = $1 AND account = $2 AND deleted_at = 0`)
-
 // quotaIfLive returns the quota of a mailbox; 0 if it is missing or deleted.
 func quotaIfLive(ctx context.Context, tx *db.Tx, account, id db.ID) (quota int64, err error) {
-	err = tx.One(ctx, liveQuotaQuery.With(id, account), &quota)
-	if errors.Is(err, db.ErrNoRow) {
-		return 0, nil
-	}
-	return quota, err
+	return quota, db.IfNoRow(tx.One(ctx, liveQuotaQuery.With(id, account), &quota), nil)
 }
 
 // storageLimit returns the limit for the sum of the quotas of an account; 0 means no limit.
@@ -176,73 +143,3 @@ func (m *Mailboxes) storageLimit(ctx context.Context, account db.ID) (int64, err
 	}
 	return m.StorageLimit(ctx, account)
 }
-
-// countBatchSize is how many mailboxes one transaction counts.
-const countBatchSize = 100
-
-// countMissing counts quotas that are not counted yet: those from before mailbox_storage existed,
-// and changes of an older release. Several nodes may run it at the same time.
-func (m *Mailboxes) countMissing(ctx context.Context) error {
-	return m.eachAccount(ctx, nextUncountedAccountQuery, func(account db.ID) (more bool, err error) {
-		err = m.db.Tx(ctx, func(tx *db.Tx) error {
-			if err := m.Accounts.Lock(ctx, tx, account); err != nil {
-				return err
-			}
-			ids, err := db.All(ctx, tx, uncountedMailboxesQuery.With(account, countBatchSize), scanID)
-			for _, id := range ids {
-				if err == nil {
-					_, err = countQuota(ctx, tx, account, id)
-				}
-			}
-			more = len(ids) == countBatchSize
-			return err
-		})
-		return more, err
-	})
-}
-
-// correctStorage sets mailbox_storage to the sum of the counted quotas. They differ only if an
-// older release ran alone for a month and purged a counted mailbox, which it doesn't subtract.
-func (m *Mailboxes) correctStorage(ctx context.Context) error {
-	return m.eachAccount(ctx, nextStorageAccountQuery, func(account db.ID) (bool, error) {
-		var more int64
-		if err := m.db.One(ctx, storageSurplusQuery.With(account), &more); err != nil || more == 0 {
-			return false, err
-		}
-		return false, m.db.Tx(ctx, func(tx *db.Tx) error {
-			if err := m.Accounts.Lock(ctx, tx, account); err != nil {
-				return err
-			}
-			err := tx.One(ctx, storageSurplusQuery.With(account), &more) // another node may have corrected it
-			if err == nil && more != 0 {
-				_, err = tx.Exec(ctx, addAllottedQuery.With(account, -more))
-			}
-			return err
-		})
-	})
-}
-
-// eachAccount calls do for each account that next finds after the last one, and again while there
-// is more to do for it. It pauses for half of the time.
-func (m *Mailboxes) eachAccount(ctx context.Context, next *db.Query, do func(account db.ID) (more bool, err error)) error {
-	for account := db.ID(0); ; {
-		switch err := m.db.One(ctx, next.With(account), &account); {
-		case errors.Is(err, db.ErrNoRow):
-			return nil
-		case err != nil:
-			return err
-		}
-		for more := true; more; {
-			begin := m.now()
-			var err error
-			if more, err = do(account); err != nil {
-				return err
-			}
-			if err := notify.Sleep(ctx, m.now().Sub(begin)); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-func scanID(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) }

@@ -4,7 +4,6 @@ package mailbox
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -126,11 +125,8 @@ func (m *Mailboxes) CheckQuota(ctx context.Context, mailbox db.ID, size int64) e
 	}
 	var quota, used, over int64
 	err := m.db.One(ctx, quotaUsageQuery.With(mailbox), &quota, &used, &over)
-	if errors.Is(err, db.ErrNoRow) {
-		return notFound()
-	}
 	if err != nil {
-		return err
+		return db.IfNoRow(err, notFound())
 	}
 	left := int64(ampleMessages)
 	if m.RemainingMessages != nil {

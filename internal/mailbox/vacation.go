@@ -4,7 +4,6 @@ package mailbox
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"time"
 	"unicode"
@@ -84,7 +83,7 @@ func (v Vacation) replyCutoff(now time.Time) time.Time { return now.AddDate(0, 0
 
 // HasReplied reports whether a sender got a reply recently; if not, ReplyOnce decides.
 func (m *Mailboxes) HasReplied(ctx context.Context, mailbox db.ID, v Vacation, sender string) (bool, error) {
-	return m.exists(ctx, repliedQuery.With(mailbox, sender, v.round, db.Micros(v.replyCutoff(m.now()))))
+	return db.Exists(ctx, m.db, repliedQuery.With(mailbox, sender, v.round, db.Micros(v.replyCutoff(m.now()))))
 }
 
 // Vacation returns the vacation reply of a mailbox of the account. If none was ever set, it returns
@@ -99,13 +98,8 @@ func (m *Mailboxes) Vacation(ctx context.Context, account, mailbox db.ID) (Vacat
 // VacationByMailbox is Vacation for a mailbox of any account.
 func (m *Mailboxes) VacationByMailbox(ctx context.Context, mailbox db.ID) (Vacation, error) {
 	v := Vacation{Days: DefaultVacationDays}
-	var starts, ends, updated int64
-	err := m.db.One(ctx, vacationQuery.With(mailbox), &v.Enabled, &starts, &ends, &v.Subject, &v.Text, &v.Days, &v.round, &updated)
-	if errors.Is(err, db.ErrNoRow) {
-		return v, nil
-	}
-	v.StartsAt, v.EndsAt, v.Updated = db.Time(starts), db.Time(ends), db.Time(updated)
-	return v, err
+	err := m.db.One(ctx, vacationQuery.With(mailbox), &v.Enabled, db.ScanTime(&v.StartsAt), db.ScanTime(&v.EndsAt), &v.Subject, &v.Text, &v.Days, &v.round, db.ScanTime(&v.Updated))
+	return v, db.IfNoRow(err, nil)
 }
 
 // SetVacation sets the vacation reply of a mailbox of the account. After a change of the text, or
@@ -117,12 +111,11 @@ func (m *Mailboxes) SetVacation(ctx context.Context, account, mailbox db.ID, v V
 		return Vacation{}, err
 	}
 	err := m.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := execOneTx(ctx, tx, setHasVacationQuery.With(mailbox, account, v.Enabled)); err != nil {
+		if err := tx.ExecOrFail(ctx, setHasVacationQuery.With(mailbox, account, v.Enabled), notFound()); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, putVacationQuery.With(mailbox, v.Enabled, db.Micros(v.StartsAt), db.Micros(v.EndsAt), v.Subject, v.Text, v.Days,
+		return tx.Run(ctx, putVacationQuery.With(mailbox, v.Enabled, db.Micros(v.StartsAt), db.Micros(v.EndsAt), v.Subject, v.Text, v.Days,
 			m.db.NewID(), db.Micros(now)))
-		return err
 	})
 	if err != nil {
 		return Vacation{}, err
@@ -135,11 +128,10 @@ func (m *Mailboxes) SetVacation(ctx context.Context, account, mailbox db.ID, v V
 // the commit.
 func (m *Mailboxes) DeleteVacation(ctx context.Context, account, mailbox db.ID) error {
 	err := m.db.Tx(ctx, func(tx *db.Tx) error {
-		if err := execOneTx(ctx, tx, setHasVacationQuery.With(mailbox, account, false)); err != nil {
+		if err := tx.ExecOrFail(ctx, setHasVacationQuery.With(mailbox, account, false), notFound()); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, deleteVacationQuery.With(mailbox))
-		return err
+		return tx.Run(ctx, deleteVacationQuery.With(mailbox))
 	})
 	if err == nil {
 		m.notifyChanged(mailbox)

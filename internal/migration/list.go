@@ -35,20 +35,18 @@ func (m *Service) rowScanner() func(db.Row) (Migration, error) {
 	now := m.options.Now()
 	return func(r db.Row) (g Migration, err error) {
 		var lease db.ID
-		var insecure, due, runAt, runMessages, runBytes, created, started, finished, updated int64
+		var insecure, runAt, runMessages, runBytes int64
 		var chosen string
 		p := &g.Progress
 		err = r.Scan(&g.ID, &g.Account, &g.Domain, &g.Mailbox, &g.Source.Host, &g.Source.Port, &g.Source.TLS, &g.Source.Username, &insecure, &chosen,
-			&g.State, &g.Error, &lease, &due, &g.Retries,
+			&g.State, &g.Error, &lease, db.ScanTime(&g.RetryAt), &g.Retries,
 			&p.Folders, &p.FoldersDone, &p.Messages, &p.MessagesDone, &p.Copied, &p.Skipped, &p.Failed, &p.Bytes, &p.BytesCopied,
-			&runAt, &runMessages, &runBytes, &created, &started, &finished, &updated)
+			&runAt, &runMessages, &runBytes, db.ScanTime(&g.CreatedAt), db.ScanTime(&g.StartedAt), db.ScanTime(&g.FinishedAt), db.ScanTime(&g.UpdatedAt))
 		if err != nil {
 			return g, err
 		}
 		g.Source.Insecure = insecure != 0
-		g.CreatedAt, g.StartedAt, g.FinishedAt, g.UpdatedAt = db.Time(created), db.Time(started), db.Time(finished), db.Time(updated)
 		if lease == 0 && g.Retries > 0 && !g.Finished() {
-			g.RetryAt = db.Time(due)
 		}
 		if lease != 0 && g.State == Running {
 			p.setRates(now.Sub(db.Time(runAt)), p.MessagesDone-runMessages, p.BytesCopied-runBytes)

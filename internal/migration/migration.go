@@ -218,7 +218,7 @@ var (
 func (m *Service) DeleteByMailbox(ctx context.Context, mailbox db.ID) error {
 	return m.options.DB.Tx(ctx, func(tx *db.Tx) error {
 		for _, q := range []*db.Query{deleteCopiedQuery, deleteFoldersQuery, deleteFailuresQuery, deleteNotesQuery, deleteMigrationsQuery} {
-			if _, err := tx.Exec(ctx, q.With(mailbox)); err != nil {
+			if err := tx.Run(ctx, q.With(mailbox)); err != nil {
 				return err
 			}
 		}

@@ -136,12 +136,12 @@ func (j *job) writePlan(ctx context.Context, tasks []*task, lost []Failure) erro
 			if t.subscribed {
 				subscribed = 1
 			}
-			if _, err := tx.Exec(ctx, insertFolderQuery.With(j.ID, t.number, t.name, t.target, subscribed, t.messages, t.bytes)); err != nil {
+			if err := tx.Run(ctx, insertFolderQuery.With(j.ID, t.number, t.name, t.target, subscribed, t.messages, t.bytes)); err != nil {
 				return err
 			}
 		}
 		for _, x := range lost {
-			if _, err := tx.Exec(ctx, insertFailureQuery.With(j.ID, x.Folder, x.UID, x.Reason)); err != nil {
+			if err := tx.Run(ctx, insertFailureQuery.With(j.ID, x.Folder, x.UID, x.Reason)); err != nil {
 				return err
 			}
 		}

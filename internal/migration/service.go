@@ -150,7 +150,7 @@ func (m *Service) takeOver(ctx context.Context) error {
 			if j != nil && j.leaseID == lease {
 				continue
 			}
-			if _, err := m.options.DB.Exec(ctx, releaseOrphanQuery.With(id, lease, db.Micros(m.options.Now()))); err != nil {
+			if err := m.options.DB.Run(ctx, releaseOrphanQuery.With(id, lease, db.Micros(m.options.Now()))); err != nil {
 				return err
 			}
 		}

@@ -133,13 +133,11 @@ func (l *LoginLimiter) countFailures(ctx context.Context, of []*counterState) (o
 	err = l.DB.Tx(ctx, func(tx *db.Tx) error {
 		over = 0
 		for _, g := range of {
-			var at int64
 			most := now.Add(time.Duration(maxOvershoot*g.burst) * g.interval)
-			err := tx.One(ctx, countFailureQuery.With(string(g.credential), g.network, db.Micros(now), g.interval.Microseconds(), db.Micros(most)), &at)
+			err := tx.One(ctx, countFailureQuery.With(string(g.credential), g.network, db.Micros(now), g.interval.Microseconds(), db.Micros(most)), db.ScanTime(&g.clearAt))
 			if err != nil {
 				return err
 			}
-			g.clearAt = db.Time(at)
 			if g.failures(now) > g.burst {
 				over = max(over, g.blockedFor(now))
 			}
@@ -154,8 +152,7 @@ func compareCounters(a, b counterKey) int {
 }
 
 func (l *LoginLimiter) resetCounter(ctx context.Context, c counterKey) error {
-	_, err := l.DB.Exec(ctx, resetCounterQuery.With(string(c.credential), c.network))
-	return err
+	return l.DB.Run(ctx, resetCounterQuery.With(string(c.credential), c.network))
 }
 
 // Limit allows an action Burst times at once, and once more every Interval.
@@ -198,7 +195,7 @@ func (l *LoginLimiter) Take(ctx context.Context, all ...Limit) (giveBack func(co
 	return func(ctx context.Context) error {
 		return l.DB.Tx(ctx, func(tx *db.Tx) error {
 			for i, c := range counters {
-				if _, err := tx.Exec(ctx, giveBackQuery.With(string(c.credential), c.network, all[i].Interval.Microseconds())); err != nil {
+				if err := tx.Run(ctx, giveBackQuery.With(string(c.credential), c.network, all[i].Interval.Microseconds())); err != nil {
 					return err
 				}
 			}
@@ -272,10 +269,7 @@ func (l *LoginLimiter) writeNetworks(ctx context.Context, tx *db.Tx, some []coun
 		if !l.isQueued(c) { // removed by ForgetNetworks
 			continue
 		}
-		if _, err := tx.Exec(ctx, writeNetworkQuery.With(string(c.credential), c.network, db.Micros(seen[c]))); err != nil {
-			return err
-		}
-		if _, err := tx.Exec(ctx, trimNetworksQuery.With(string(c.credential), maxNetworks-1)); err != nil {
+		if err := tx.Run(ctx, writeNetworkQuery.With(string(c.credential), c.network, db.Micros(seen[c])), trimNetworksQuery.With(string(c.credential), maxNetworks-1)); err != nil {
 			return err
 		}
 	}
@@ -296,8 +290,7 @@ func (l *LoginLimiter) ForgetNetworks(ctx context.Context, tx *db.Tx, of Credent
 	l.mu.Lock()
 	maps.DeleteFunc(l.unwritten, func(c counterKey, _ time.Time) bool { return c.credential == of })
 	l.mu.Unlock()
-	_, err := tx.Exec(ctx, forgetNetworksQuery.With(string(of)))
-	return err
+	return tx.Run(ctx, forgetNetworksQuery.With(string(of)))
 }
 
 // PruneFailures deletes, in one commit, at most limit counters whose failures expired before a

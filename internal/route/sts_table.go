@@ -45,8 +45,8 @@ var (
 func (s *STSResolver) loadEntry(ctx context.Context, domain string, now time.Time) (*policyEntry, error) {
 	e := &policyEntry{domain: domain, loadedAt: now, size: entryOverhead + 2*len(domain)}
 	var text string
-	var expires, used int64
-	err := s.opts.DB.One(ctx, getPolicyQuery.With(domain), &e.id, &text, &expires, &used)
+	var used int64
+	err := s.opts.DB.One(ctx, getPolicyQuery.With(domain), &e.id, &text, db.ScanTime(&e.expires), &used)
 	if errors.Is(err, db.ErrNoRow) {
 		return e, nil
 	}
@@ -56,7 +56,6 @@ func (s *STSResolver) loadEntry(ctx context.Context, domain string, now time.Tim
 	if e.policy, err = parseSTSPolicyText(text); err != nil {
 		return nil, err
 	}
-	e.expires = db.Time(expires)
 	e.size += len(text)
 	if now.Sub(db.Time(used)) > 24*time.Hour {
 		_, err = s.opts.DB.Exec(ctx, touchPolicyQuery.With(domain, db.Micros(now)))

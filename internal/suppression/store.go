@@ -38,9 +38,7 @@ var (
 )
 
 func scanEntry(r db.Row) (e Entry, err error) {
-	var created int64
-	err = r.Scan(&e.ID, &e.Account, &e.Address, (*string)(&e.Reason), &e.Message, &e.Delivery, &e.Diagnostic, &e.Simulated, &created)
-	e.CreatedAt = db.Time(created)
+	err = r.Scan(&e.ID, &e.Account, &e.Address, (*string)(&e.Reason), &e.Message, &e.Delivery, &e.Diagnostic, &e.Simulated, db.ScanTime(&e.CreatedAt))
 	return e, err
 }
 
@@ -142,7 +140,7 @@ func (l *List) Put(ctx context.Context, account db.ID, addresses []address.Addre
 	err := l.DB.Tx(ctx, func(tx *db.Tx) error {
 		entries = make([]Entry, 0, len(addresses))
 		for i, s := range statements {
-			if _, err := tx.Exec(ctx, s); err != nil {
+			if err := tx.Run(ctx, s); err != nil {
 				return err
 			}
 			err := tx.Each(ctx, entriesByAddressQuery.With(account, addresses[i].Key()), func(r db.Row) error {

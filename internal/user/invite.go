@@ -81,7 +81,7 @@ func (u *Users) createInvitation(ctx context.Context, t Link, by Role) (token st
 	}
 	token, insert := u.newLink(t, inviteLinkTTL)
 	return token, u.DB.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, lockOwnersQuery.With(t.Account)); err != nil {
+		if err := tx.Run(ctx, lockOwnersQuery.With(t.Account)); err != nil {
 			return err
 		}
 		if t.Inviter != 0 {
@@ -167,7 +167,7 @@ func (u *Users) SignUp(ctx context.Context, token string, n CreateParams, more .
 // node that starts at the same moment may create another. Nobody can use that after the first user
 // exists, because the deletion waits for a concurrent sign-up and then sees its user.
 func (u *Users) endSetupLinks(ctx context.Context, tx *db.Tx, made User) error {
-	if _, err := tx.Exec(ctx, deleteSetupLinksQuery.With()); err != nil {
+	if err := tx.Run(ctx, deleteSetupLinksQuery.With()); err != nil {
 		return err
 	}
 	err := tx.One(ctx, otherUserQuery.With(made.ID), new(db.ID))

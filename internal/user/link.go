@@ -100,10 +100,10 @@ func redeemLink(ctx context.Context, tx *db.Tx, t Link) error {
 }
 
 func scanLink(r db.Row) (t Link, err error) {
-	var created, expires int64
+	var created int64
 	var proves, confirms int
-	err = r.Scan(&t.ID, (*string)(&t.Kind), &t.Account, &t.User, &t.Email, &t.Address, (*string)(&t.Role), &proves, &confirms, &t.Inviter, &t.InviterAccount, &created, &expires)
-	t.ProvesAddress, t.CreatedAt, t.ExpiresAt = proves != 0, db.Time(created), db.Time(expires)
+	err = r.Scan(&t.ID, (*string)(&t.Kind), &t.Account, &t.User, &t.Email, &t.Address, (*string)(&t.Role), &proves, &confirms, &t.Inviter, &t.InviterAccount, &created, db.ScanTime(&t.ExpiresAt))
+	t.ProvesAddress, t.CreatedAt = proves != 0, db.Time(created)
 	if confirms != 0 {
 		t.Kind = LinkConfirmation
 	}

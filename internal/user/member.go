@@ -63,19 +63,18 @@ var (
 )
 
 func (u *Users) addMember(ctx context.Context, tx *db.Tx, account, person db.ID, r Role) error {
-	_, err := tx.Exec(ctx, insertMemberQuery.With(account, person, string(r), db.Micros(u.Now())))
-	return err
+	return tx.Run(ctx, insertMemberQuery.With(account, person, string(r), db.Micros(u.Now())))
 }
 
 // Members lists the people of an account, oldest first.
 func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 	return db.All(ctx, u.DB, membersQuery.With(account, maxMembers), func(r db.Row) (m Member, err error) {
 		var totp []byte
-		var created, verified, joined int64
-		err = r.Scan(&m.ID, &m.Email, &m.Address, &m.Name, &totp, &created, &verified, (*string)(&m.Role), &joined, &m.ReadsMail)
+		var created, verified int64
+		err = r.Scan(&m.ID, &m.Email, &m.Address, &m.Name, &totp, &created, &verified, (*string)(&m.Role), db.ScanTime(&m.JoinedAt), &m.ReadsMail)
 		m.ReadsMail = m.ReadsMail || m.Role == RoleOwner
 		m.setTimes(created, verified)
-		m.TOTP, m.JoinedAt = len(totp) > 0, db.Time(joined)
+		m.TOTP = len(totp) > 0
 		return m, err
 	})
 }
@@ -127,7 +126,7 @@ func noMemberError() error { return fault.New(fault.NotFound, "not_found", "Ther
 // changeMember changes one member, unless no owner would be left.
 func (u *Users) changeMember(ctx context.Context, account db.ID, change db.Statement, also ...db.Statement) error {
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, lockOwnersQuery.With(account)); err != nil {
+		if err := tx.Run(ctx, lockOwnersQuery.With(account)); err != nil {
 			return err
 		}
 		n, err := tx.Exec(ctx, change)
@@ -145,7 +144,7 @@ func (u *Users) changeMember(ctx context.Context, account db.ID, change db.State
 			return fault.New(fault.Conflict, "last_owner", "An account needs an owner: make somebody else one first.")
 		}
 		for _, s := range also {
-			if _, err := tx.Exec(ctx, s); err != nil {
+			if err := tx.Run(ctx, s); err != nil {
 				return err
 			}
 		}

@@ -260,14 +260,13 @@ func (u *Users) PruneSessions(ctx context.Context, before time.Time, limit int) 
 }
 
 func (u *Users) exec(ctx context.Context, s db.Statement) error {
-	_, err := u.DB.Exec(ctx, s)
-	return err
+	return u.DB.Run(ctx, s)
 }
 
 // exec runs statements in order.
 func exec(ctx context.Context, tx *db.Tx, all ...db.Statement) error {
 	for _, s := range all {
-		if _, err := tx.Exec(ctx, s); err != nil {
+		if err := tx.Run(ctx, s); err != nil {
 			return err
 		}
 	}
@@ -275,14 +274,13 @@ func exec(ctx context.Context, tx *db.Tx, all ...db.Statement) error {
 }
 
 func scanSession(r db.Row) (s Session, err error) {
-	var halfway, created, seen, expires, born, verified int64
+	var halfway, born, verified int64
 	var from string
 	var totp []byte
-	err = r.Scan(&s.ID, &s.Account, &halfway, &from, &s.UserAgent, &created, &seen, &expires,
+	err = r.Scan(&s.ID, &s.Account, &halfway, &from, &s.UserAgent, db.ScanTime(&s.CreatedAt), db.ScanTime(&s.SeenAt), db.ScanTime(&s.ExpiresAt),
 		&s.User.ID, &s.User.Email, &s.User.Address, &s.User.Name, &totp, &born, &verified, (*string)(&s.Role), &s.ReadsMail)
 	s.NeedsSecondFactor, s.User.TOTP = halfway != 0, len(totp) > 0
 	s.RemoteAddr, _ = netip.ParseAddr(from)
-	s.CreatedAt, s.SeenAt, s.ExpiresAt = db.Time(created), db.Time(seen), db.Time(expires)
 	s.User.setTimes(born, verified)
 	return s, err
 }

@@ -110,11 +110,7 @@ func (u *Users) DisableTOTP(ctx context.Context, in Session, code string) error 
 		return err
 	}
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, clearTOTPQuery.With(in.User.ID)); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, clearRecoveryQuery.With(in.User.ID))
-		return err
+		return tx.Run(ctx, clearTOTPQuery.With(in.User.ID), clearRecoveryQuery.With(in.User.ID))
 	})
 }
 
@@ -264,11 +260,11 @@ func generateRecoveryCodes() (codes []string, hashes [][]byte) {
 }
 
 func replaceRecoveryCodes(ctx context.Context, tx *db.Tx, who db.ID, hashes [][]byte) error {
-	if _, err := tx.Exec(ctx, clearRecoveryQuery.With(who)); err != nil {
+	if err := tx.Run(ctx, clearRecoveryQuery.With(who)); err != nil {
 		return err
 	}
 	for _, h := range hashes {
-		if _, err := tx.Exec(ctx, addRecoveryQuery.With(who, h)); err != nil {
+		if err := tx.Run(ctx, addRecoveryQuery.With(who, h)); err != nil {
 			return err
 		}
 	}

@@ -270,8 +270,7 @@ func (u *Users) Rename(ctx context.Context, id db.ID, name string) error {
 	if err := checkName(name).Err(); err != nil {
 		return err
 	}
-	_, err := u.DB.Exec(ctx, renameQuery.With(id, name))
-	return err
+	return u.DB.Run(ctx, renameQuery.With(id, name))
 }
 
 // ChangePassword changes the password of a user who gives the current one, and ends all other

@@ -158,21 +158,12 @@ CREATE TABLE mailbox (
   scram         TEXT NOT NULL DEFAULT '',
   -- Password hash that scram belongs to. After a change of the password alone, scram is
   -- not valid.
-  scram_of      TEXT NOT NULL DEFAULT '',
-  -- Part of quota that mailbox_storage counts. Readers add the difference, which is counted
-  -- within an hour.
-  counted_quota BIGINT NOT NULL DEFAULT 0,
-  -- Display name in mailbox_piece; NULL for none yet. Mailboxes with another display_name
-  -- are searched one by one.
-  indexed_name  TEXT
+  scram_of      TEXT NOT NULL DEFAULT ''
 );
 CREATE UNIQUE INDEX mailbox_live ON mailbox (domain, address) WHERE deleted_at = 0;
 CREATE INDEX mailbox_address ON mailbox (address);
 CREATE INDEX mailbox_deleted ON mailbox (deleted_at) WHERE deleted_at > 0;
 CREATE INDEX mailbox_scram ON mailbox (id) WHERE scram <> '';
-CREATE INDEX mailbox_uncounted ON mailbox (account, id)
-  WHERE counted_quota <> CASE WHEN deleted_at = 0 THEN quota ELSE 0 END;
-CREATE INDEX mailbox_unindexed ON mailbox (account, id) WHERE indexed_name IS DISTINCT FROM display_name;
 -- For lists of existing and deleted mailboxes, by account and by domain.
 CREATE INDEX mailbox_account_live ON mailbox (account, deleted_at, id);
 CREATE INDEX mailbox_domain_live ON mailbox (domain, deleted_at, id);
@@ -1264,7 +1255,7 @@ CREATE TABLE forward_path (
 );
 CREATE INDEX forward_path_at ON forward_path (at);
 
--- Sum of mailbox.counted_quota of an account's mailboxes that are not deleted. It changes in
+-- Sum of mailbox.quota of an account's mailboxes that are not deleted. It changes in
 -- the same transaction, under the lock of the account (account.Hold).
 -- owner: mailbox
 CREATE TABLE mailbox_storage (
