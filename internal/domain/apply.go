@@ -11,7 +11,6 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
-	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // degradeAfter is how long a verified domain may have wrong records before it degrades.
@@ -44,7 +43,7 @@ func (d *Domains) applySnapshot(ctx context.Context, id db.ID, name string, l dn
 		}
 		at := slices.IndexFunc(claims, func(c *claim) bool { return c.id == id })
 		if at < 0 {
-			return fault.New(fault.NotFound, "not_found", "There is no such domain.")
+			return notFound()
 		}
 		me := claims[at]
 		keys, err := db.All(ctx, tx, domainKeysQuery.With(id), scanKey)
@@ -98,7 +97,7 @@ func (d *Domains) saveClaim(ctx context.Context, tx *db.Tx, c *claim, before cla
 	if err != nil {
 		return err
 	}
-	_, err = tx.Exec(ctx, updateDomainQuery.With(c.id, c.status, c.owned, c.receives, c.sends, c.aligned, string(text),
+	err = tx.Run(ctx, updateDomainQuery.With(c.id, c.status, c.owned, c.receives, c.sends, c.aligned, string(text),
 		db.Micros(c.checkedAt), db.Micros(c.nextCheckAt), c.checks, db.Micros(c.mismatchSince),
 		db.Micros(c.contestedSince), db.Micros(c.verifiedAt)))
 	if err != nil {
@@ -120,7 +119,7 @@ func (d *Domains) saveClaim(ctx context.Context, tx *db.Tx, c *claim, before cla
 func (d *Domains) evaluateClaims(claims []*claim, me *claim, keys []key, l dnsSnapshot) bool {
 	was := *me
 	seen := observations{}
-	place := "TXT _mailstead." + me.name
+	ownership := "TXT _mailstead." + me.name
 	for _, r := range d.expectedRecords(me, keys) {
 		if s, ok := me.observations[r.key()]; ok {
 			seen[r.key()] = s // observations of records that are no longer expected are dropped
@@ -132,9 +131,9 @@ func (d *Domains) evaluateClaims(claims []*claim, me *claim, keys []key, l dnsSn
 			seen[r.key()] = s
 		}
 	}
-	if _, looked := l.observations[place]; looked && l.tokens != nil && seen[place].At.Equal(l.at) {
+	if _, looked := l.observations[ownership]; looked && l.tokens != nil && seen[ownership].At.Equal(l.at) {
 		transferOwnership(claims, me, l.tokens, l.at)
-		seen[place] = explainOwnership(claims, me, seen[place], l.tokens)
+		seen[ownership] = explainOwnership(claims, me, seen[ownership], l.tokens)
 	}
 	fresh := me.observations.differFrom(seen)
 	me.observations = seen
@@ -148,8 +147,8 @@ func (d *Domains) evaluateClaims(claims []*claim, me *claim, keys []key, l dnsSn
 
 // differFrom reports whether anything except times differs.
 func (s observations) differFrom(than observations) bool {
-	for place, now := range than {
-		if was := s[place]; was.Status != now.Status || was.Expected != now.Expected {
+	for name, now := range than {
+		if was := s[name]; was.Status != now.Status || was.Expected != now.Expected {
 			return true
 		}
 	}

@@ -5,6 +5,8 @@ package domain
 import (
 	"sync"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // cacheTTL is how long a look-up is cached, in case the notification of a change on another node is
@@ -64,4 +66,18 @@ func (m *lookupCache[K, V]) clear() {
 	m.current, m.previous = nil, nil
 	m.clearCount++
 	m.mu.Unlock()
+}
+
+// lookUp returns a cached result, or loads it. It also caches that something is missing or not
+// allowed, but no other error.
+func lookUp[K comparable, V any](c *lookupCache[K, cacheEntry[V]], k K, now time.Time, load func() (V, error)) (V, error) {
+	e, mark, ok := c.get(k)
+	if ok && now.Before(e.expiresAt) {
+		return e.value, e.err
+	}
+	v, err := load()
+	if err == nil || fault.Is(err, fault.NotFound) || fault.Is(err, fault.Denied) {
+		c.put(k, cacheEntry[V]{v, err, now.Add(cacheTTL)}, mark)
+	}
+	return v, err
 }

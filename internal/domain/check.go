@@ -45,6 +45,17 @@ func failedResult(observed []string, format string, args ...any) recordResult {
 	return recordResult{RecordFailed, observed, fmt.Sprintf(format, args...)}
 }
 
+func verifiedResult(observed []string) recordResult {
+	return recordResult{RecordVerified, observed, ""}
+}
+
+func resultOf(observed []string, ok bool, problem string) recordResult {
+	if ok {
+		return verifiedResult(observed)
+	}
+	return failedResult(observed, "%s", problem)
+}
+
 // checkRecords queries the DNS, bypassing the cache, for all records of a domain, or for those of
 // one kind.
 func (d *Domains) checkRecords(ctx context.Context, c *claim, keys []key, kind string) (dnsSnapshot, error) {
@@ -109,10 +120,7 @@ func (d *Domains) checkRecord(ctx context.Context, resolver *dns.Resolver, c *cl
 	res, err := resolver.TXT(ctx, r.Name)
 	return resultOrMissing(ctx, resolver, c, r, err, func() recordResult {
 		ok, problem := verify(res.Records)
-		if ok {
-			return recordResult{RecordVerified, res.Records, ""}
-		}
-		return failedResult(res.Records, "%s", problem)
+		return resultOf(res.Records, ok, problem)
 	}), nil
 }
 
@@ -123,12 +131,8 @@ func checkDMARC(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record
 	for n := 0; n < maxParentDomains && !address.IsPublicSuffix(at); n++ {
 		res, err := resolver.TXT(ctx, "_dmarc."+at)
 		if err == nil {
-			ok, problem := mailauth.CheckDMARCRecord(res.Records)
-			switch {
-			case ok:
-				return recordResult{RecordVerified, res.Records, ""}
-			case at == c.name:
-				return failedResult(res.Records, "%s", problem)
+			if ok, problem := mailauth.CheckDMARCRecord(res.Records); ok || at == c.name {
+				return resultOf(res.Records, ok, problem)
 			}
 		} else if errors.Is(err, dns.ErrTemporary) {
 			return noAnswerResult("_dmarc." + at)
@@ -160,7 +164,7 @@ func (d *Domains) checkSPF(ctx context.Context, resolver *dns.Resolver, c *claim
 		case in.Result == mailauth.PermError:
 			return failedResult(res.Records, "Receivers ignore the SPF record: %s. Correct or remove that part.", in.Reason)
 		}
-		return recordResult{RecordVerified, res.Records, ""}
+		return verifiedResult(res.Records)
 	})
 }
 
@@ -183,7 +187,7 @@ func (d *Domains) txtVerifier(r *Record, keys []key) (func([]string) (bool, stri
 			return func(txts []string) (bool, string) { return mailauth.CheckKeyRecord(txts, pub) }, err
 		}
 	}
-	return nil, fmt.Errorf("a record of kind %s has no judge", r.Kind)
+	return nil, fmt.Errorf("a record of kind %s has no verifier", r.Kind)
 }
 
 // resultOrMissing returns the result of judge if there are records, and else its own result for a

@@ -3,8 +3,8 @@
 package domain
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -41,11 +41,8 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 		return Domain{}, err
 	}
 	taken := fault.New(fault.Conflict, "domain_exists", "Your account has this domain already.")
-	var old db.ID
-	if err := d.DB.One(ctx, claimExistsQuery.With(account, name), &old); err == nil {
-		return Domain{}, taken
-	} else if !errors.Is(err, db.ErrNoRow) {
-		return Domain{}, err
+	if exists, err := db.Exists(ctx, d.DB, claimExistsQuery.With(account, name)); exists || err != nil {
+		return Domain{}, cmp.Or[error](err, taken)
 	}
 	if err := checkLimit(ctx, d.DB, account); err != nil { // before generating keys
 		return Domain{}, err
@@ -69,18 +66,13 @@ func (d *Domains) Create(ctx context.Context, account db.ID, name string) (Domai
 		if err := checkLimit(ctx, tx, account); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, insertDomainQuery.With(c.id, account, name, c.token, db.Micros(c.nextCheckAt), db.Micros(now)))
-		if err != nil {
-			return err
-		}
+		insert := []db.Statement{insertDomainQuery.With(c.id, account, name, c.token, db.Micros(c.nextCheckAt), db.Micros(now))}
 		for i := range keys {
 			keys[i].state, keys[i].createdAt = KeyActive, now
-			if err := tx.Run(ctx, keys[i].insertStatement()); err != nil {
-				return err
-			}
+			insert = append(insert, keys[i].insertStatement())
 		}
 		tx.AfterCommit(func() { d.notifyChanged(c.id) })
-		return nil
+		return tx.Run(ctx, insert...)
 	})
 	if d.DB.IsConflict(err) {
 		return Domain{}, taken

@@ -65,14 +65,15 @@ type key struct {
 	sealedPrivate []byte // sealed private key; only set for a new key
 }
 
+// keyColumns are the columns that scanKey scans.
+const keyColumns = `k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.imported, k.created_at, k.active_at, k.until_at`
+
 var (
 	insertKeyQuery = db.SQL(`INSERT INTO dkim_key (id, domain, selector, algorithm, private_key, record, seen, state, imported, created_at)
 		VALUES ($1, $2, $3, $4, $5, $6, FALSE, $7, $8, $9)`)
-	domainKeysQuery = db.SQL(`SELECT id, domain, selector, algorithm, record, seen, state, imported, created_at, active_at, until_at
-		FROM dkim_key WHERE domain = $1 ORDER BY id`)
-	keyPageQuery = db.PagedSQL(`SELECT id, domain, selector, algorithm, record, seen, state, imported, created_at, active_at, until_at
-		FROM dkim_key WHERE {page domain = $1}`)
-	updateKeyQuery = db.SQL(`UPDATE dkim_key SET seen = $2, state = $3, active_at = $4, until_at = $5 WHERE id = $1`)
+	domainKeysQuery = db.SQL(`SELECT ` + keyColumns + ` FROM dkim_key k WHERE domain = $1 ORDER BY k.id`)
+	keyPageQuery    = db.PagedSQL(`SELECT ` + keyColumns + ` FROM dkim_key k WHERE {page domain = $1}`)
+	updateKeyQuery  = db.SQL(`UPDATE dkim_key SET seen = $2, state = $3, active_at = $4, until_at = $5 WHERE id = $1`)
 	// The private key is destroyed; the selector stays taken.
 	retireKeyQuery = db.SQL(`UPDATE dkim_key SET seen = FALSE, state = 'retired', until_at = $2, private_key = $3 WHERE id = $1`)
 	deleteKeyQuery = db.SQL(`DELETE FROM dkim_key WHERE id = $1 AND domain = $2`)
@@ -193,8 +194,8 @@ func parseCustomerKey(domain, selector, pem string) (crypto.Signer, string, erro
 func checkSelector(selector, domain string) string {
 	labels := strings.Split(selector, ".")
 	for _, label := range labels {
-		mails := strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789")
-		if label == "" || len(label) > 63 || strings.Trim(mails, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
+		inner := strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789")
+		if label == "" || len(label) > 63 || strings.Trim(inner, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" ||
 			label[0] == '-' || label[len(label)-1] == '-' {
 			return "A selector is made of letters, digits and hyphens, such as s1 or mail-2026; not at its ends."
 		}
@@ -238,12 +239,11 @@ func (d *Domains) addPendingKeys(ctx context.Context, account, id db.ID, keys []
 		if live+len(keys) > maxKeys {
 			return fault.New(fault.Conflict, "too_many_keys", "A domain can have %d DKIM keys that are not retired. Delete some first.", maxKeys)
 		}
+		write := []db.Statement{checkSoonQuery.With(id, db.Micros(now.Add(d.FirstCheckDelay)))}
 		for i := range keys {
-			if err := tx.Run(ctx, keys[i].insertStatement()); err != nil {
-				return err
-			}
+			write = append(write, keys[i].insertStatement())
 		}
-		return tx.Run(ctx, checkSoonQuery.With(id, db.Micros(now.Add(d.FirstCheckDelay))))
+		return tx.Run(ctx, write...)
 	})
 	return keys, err
 }
@@ -255,11 +255,7 @@ var errKeyPending = fault.New(fault.Conflict, "key_pending",
 // run one after the other.
 func (d *Domains) updateKeys(ctx context.Context, account, id db.ID, change func(tx *db.Tx, keys []key) error) error {
 	return d.DB.Tx(ctx, func(tx *db.Tx) error {
-		err := tx.One(ctx, lockDomainQuery.With(id, account), new(db.ID))
-		if errors.Is(err, db.ErrNoRow) {
-			return fault.New(fault.NotFound, "not_found", "There is no such domain.")
-		}
-		if err != nil {
+		if err := db.IfNoRow(tx.One(ctx, lockDomainQuery.With(id, account), new(db.ID)), notFound()); err != nil {
 			return err
 		}
 		keys, err := db.All(ctx, tx, domainKeysQuery.With(id), scanKey)

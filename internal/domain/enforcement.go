@@ -4,7 +4,6 @@ package domain
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
 )
@@ -54,15 +53,9 @@ func (d *Domains) SpamFiltering(ctx context.Context, id db.ID) (Enforcement, err
 }
 
 func (d *Domains) enforcementSettings(ctx context.Context, id db.ID) (enforcementSettings, error) {
-	e, mark, ok := d.enforcements.get(id)
-	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
+	return lookUp(&d.enforcements, id, d.Now(), func() (enforcementSettings, error) {
 		c := enforcementSettings{EnforceFully, EnforceFully}
 		err := d.DB.One(ctx, enforcementQuery.With(id), &c.dmarc, &c.spam)
-		if err != nil && !errors.Is(err, db.ErrNoRow) {
-			return enforcementSettings{}, err
-		}
-		e = cacheEntry[enforcementSettings]{c, nil, now.Add(cacheTTL)}
-		d.enforcements.put(id, e, mark)
-	}
-	return e.value, nil
+		return c, db.IfNoRow(err, nil)
+	})
 }

@@ -205,7 +205,7 @@ func (h *Host) checkAddresses(ctx context.Context, resolver *dns.Resolver) (foun
 	if len(hidden) > 0 {
 		return found, failedResult(all, "%s leads to %s, which nobody on the Internet can reach. Remove it from the public DNS.", h.Name, strings.Join(hidden, ", "))
 	}
-	return found, recordResult{RecordVerified, all, ""}
+	return found, verifiedResult(all)
 }
 
 // checkRecord returns the result for one record; reached is the result for the addresses.
@@ -235,10 +235,8 @@ func (h *Host) checkRecord(ctx context.Context, resolver *dns.Resolver, r *Recor
 	}
 	res, err := resolver.TXT(ctx, r.Name)
 	return resultOrMissing(ctx, resolver, c, r, err, func() recordResult {
-		if ok, problem := mailauth.CheckKeyRecord(res.Records, pub); !ok {
-			return failedResult(res.Records, "%s", problem)
-		}
-		return recordResult{RecordVerified, res.Records, ""}
+		ok, problem := mailauth.CheckKeyRecord(res.Records, pub)
+		return resultOf(res.Records, ok, problem)
 	}), nil
 }
 
@@ -261,7 +259,7 @@ func (h *Host) checkReverse(ctx context.Context, resolver *dns.Resolver, r *Reco
 	case !slices.Contains(found, a):
 		return failedResult(res.Records, "The reverse name of %s is %s, but that name has no such address. Publish an address record, too: large providers ask for both.", a, h.Name)
 	}
-	return recordResult{RecordVerified, res.Records, ""}
+	return verifiedResult(res.Records)
 }
 
 // checkSPF requires that the record allows the addresses that mail is sent from.
@@ -284,7 +282,7 @@ func (h *Host) checkSPF(ctx context.Context, resolver *dns.Resolver, r *Record, 
 		return failedResult(res.Records, "Receivers ignore the SPF record: %s. Correct it, or publish: %s TXT %s", in.Reason, r.Name, r.Value)
 	}
 	if h.UsesSmartHost {
-		return recordResult{RecordVerified, res.Records, ""}
+		return verifiedResult(res.Records)
 	}
 	refused, unknown := h.disallowedAddrs(ctx, resolver, r.Name, found)
 	switch {
@@ -293,7 +291,7 @@ func (h *Host) checkSPF(ctx context.Context, resolver *dns.Resolver, r *Record, 
 	case len(refused) > 0:
 		return failedResult(res.Records, "The SPF record does not allow %s, which mail leaves from. Publish: %s TXT %s", strings.Join(refused, ", "), r.Name, r.Value)
 	}
-	return recordResult{RecordVerified, res.Records, ""}
+	return verifiedResult(res.Records)
 }
 
 // disallowedAddrs returns the addresses that a name's SPF record does not allow. If the addresses

@@ -31,14 +31,10 @@ func ReadHostKey(ctx context.Context, r db.Reader) (*HostKey, error) {
 }
 
 func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
-	all, err := db.All(ctx, r, hostKeyQuery.With(), func(r db.Row) (*key, error) {
+	return db.Find(ctx, r, hostKeyQuery.With(), nil, func(r db.Row) (*key, error) {
 		k := &key{algorithm: string(mailauth.RSA)}
 		return k, r.Scan(&k.selector, &k.sealedPrivate, &k.record)
 	})
-	if err != nil || len(all) == 0 {
-		return nil, err
-	}
-	return all[0], nil
 }
 
 // CheckHostKey reports why the DKIM key of the service's own name, if there is one, can't sign with
@@ -82,7 +78,7 @@ func (d *Domains) hostKey(ctx context.Context) (*key, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = d.DB.Exec(ctx, insertHostKeyQuery.With(made[0].algorithm, made[0].selector, made[0].sealedPrivate, made[0].record, db.Micros(d.Now())))
+	err = d.DB.Run(ctx, insertHostKeyQuery.With(made[0].algorithm, made[0].selector, made[0].sealedPrivate, made[0].record, db.Micros(d.Now())))
 	if err != nil {
 		return nil, err
 	}

@@ -56,11 +56,8 @@ func ListHosted(ctx context.Context, r db.Reader, most int) (all []HostedDomain,
 
 // FindHosted finds the domain that an account here owns under a name in A-labels.
 func FindHosted(ctx context.Context, r db.Reader, name string) (HostedDomain, bool, error) {
-	all, err := db.All(ctx, r, hostedByNameQuery.With(name), scanHosted)
-	if err != nil || len(all) == 0 {
-		return HostedDomain{}, false, err
-	}
-	return all[0], true, nil
+	h, err := db.Find(ctx, r, hostedByNameQuery.With(name), nil, scanHosted)
+	return h, h.Domain != 0, err
 }
 
 func scanHosted(r db.Row) (h HostedDomain, err error) {

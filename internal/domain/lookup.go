@@ -4,7 +4,6 @@ package domain
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -49,61 +48,34 @@ var (
 // fault.Denied with the code sender_not_allowed unless the account owns it, a DKIM key of it was
 // seen, and it is not suspended.
 func (d *Domains) SendingDomain(ctx context.Context, account db.ID, name string) (SendingDomain, error) {
-	k := senderKey{account, name}
-	e, mark, ok := d.sendersByName.get(k)
-	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
-		s, err := d.loadSendingDomain(ctx, senderByNameQuery.With(account, name))
-		if errors.Is(err, db.ErrNoRow) {
-			err = fault.New(fault.Denied, "sender_not_allowed",
-				"The sender is not on a domain of yours whose OWNERSHIP record and a DKIM record are verified.")
-		} else if err != nil {
-			return SendingDomain{}, err
-		}
-		e = cacheEntry[SendingDomain]{s, err, now.Add(cacheTTL)}
-		d.sendersByName.put(k, e, mark)
-	}
-	return e.value, e.err
+	return lookUp(&d.sendersByName, senderKey{account, name}, d.Now(), func() (SendingDomain, error) {
+		return d.loadSendingDomain(ctx, senderByNameQuery.With(account, name), fault.New(fault.Denied, "sender_not_allowed",
+			"The sender is not on a domain of yours whose OWNERSHIP record and a DKIM record are verified."))
+	})
 }
 
 // SendingDomainByID finds the domain that signs a queued message. It returns fault.NotFound after
 // the domain was deleted.
 func (d *Domains) SendingDomainByID(ctx context.Context, domain db.ID) (SendingDomain, error) {
-	e, mark, ok := d.sendersByID.get(domain)
-	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
-		s, err := d.loadSendingDomain(ctx, senderByIDQuery.With(domain))
-		if errors.Is(err, db.ErrNoRow) {
-			err = fault.New(fault.NotFound, "not_found", "The domain of this message was deleted.")
-		} else if err != nil {
-			return SendingDomain{}, err
-		}
-		e = cacheEntry[SendingDomain]{s, err, now.Add(cacheTTL)}
-		d.sendersByID.put(domain, e, mark)
-	}
-	return e.value, e.err
+	return lookUp(&d.sendersByID, domain, d.Now(), func() (SendingDomain, error) {
+		return d.loadSendingDomain(ctx, senderByIDQuery.With(domain), fault.New(fault.NotFound, "not_found", "The domain of this message was deleted."))
+	})
 }
 
-func (d *Domains) loadSendingDomain(ctx context.Context, q db.Statement) (SendingDomain, error) {
-	var s SendingDomain
-	if err := d.DB.One(ctx, q, &s.Domain, &s.Name, &s.Aligned); err != nil {
-		return SendingDomain{}, err
+func (d *Domains) loadSendingDomain(ctx context.Context, q db.Statement, none error) (s SendingDomain, err error) {
+	if err = d.DB.One(ctx, q, &s.Domain, &s.Name, &s.Aligned); err == nil {
+		s.Signer, err = d.signer(ctx, s.Domain, s.Name)
 	}
-	var err error
-	s.Signer, err = d.signer(ctx, s.Domain, s.Name)
-	return s, err
+	return s, db.IfNoRow(err, none)
 }
 
 // FindHosted finds the domain that an account here owns under a name in A-labels.
 func (d *Domains) FindHosted(ctx context.Context, name string) (HostedDomain, bool, error) {
-	e, mark, ok := d.hostedByName.get(name)
-	if now := d.Now(); !ok || !now.Before(e.expiresAt) {
+	h, err := lookUp(&d.hostedByName, name, d.Now(), func() (HostedDomain, error) {
 		h, _, err := FindHosted(ctx, d.DB, name)
-		if err != nil {
-			return HostedDomain{}, false, err
-		}
-		e = cacheEntry[HostedDomain]{h, nil, now.Add(cacheTTL)}
-		d.hostedByName.put(name, e, mark)
-	}
-	return e.value, e.value.Domain != 0, nil
+		return h, err
+	})
+	return h, h.Domain != 0, err
 }
 
 // Claims lists the claims on a name in A-labels, including those of former owners. The current

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -32,11 +31,10 @@ var (
 // false for other domains.
 func (d *Domains) STSPolicy(ctx context.Context, name string) (text string, ok bool, err error) {
 	var mode string
-	err = d.DB.One(ctx, stsModeQuery.With(name), &mode)
-	if errors.Is(err, db.ErrNoRow) {
-		return "", false, nil
+	if err := d.DB.One(ctx, stsModeQuery.With(name), &mode); err != nil {
+		return "", false, db.IfNoRow(err, nil)
 	}
-	return d.stsPolicy(STSMode(mode)), err == nil, err
+	return d.stsPolicy(STSMode(mode)), true, nil
 }
 
 // stsPolicy returns the policy for a mode, which is the same for all domains. Senders cache an

@@ -38,7 +38,7 @@ func checkOwnership(ctx context.Context, resolver *dns.Resolver, c *claim, r *Re
 		tokens = ownershipTokens(res.Records)
 		switch {
 		case tokens[c.token]:
-			return recordResult{RecordVerified, res.Records, ""}
+			return verifiedResult(res.Records)
 		case len(tokens) > 0:
 			return failedResult(res.Records, "The record at %s has another value. Add one with the value shown.", r.Name)
 		}

@@ -67,12 +67,7 @@ func (d *Domains) Update(ctx context.Context, account, id db.ID, c Change) (Doma
 	if len(set) > 0 {
 		err := d.DB.Tx(ctx, func(tx *db.Tx) error {
 			tx.AfterCommit(func() { d.notifyChanged(id) })
-			for _, s := range set {
-				if err := tx.Run(ctx, s); err != nil {
-					return err
-				}
-			}
-			return nil
+			return tx.Run(ctx, set...)
 		})
 		if err != nil {
 			return Domain{}, err

@@ -5,7 +5,6 @@ package domain
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -57,21 +56,14 @@ var (
 	insertDomainQuery = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records,
 			checked_at, next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
 		VALUES ($1, $2, $3, 'pending', FALSE, $4, FALSE, FALSE, FALSE, '', 0, $5, 0, 0, 0, 0, $6)`)
-	claimExistsQuery   = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
-	accountDomainQuery = db.SQL(`SELECT ` + domainColumns + `
-		FROM domain WHERE id = $1 AND account = $2`)
-	domainByIDQuery = db.SQL(`SELECT ` + domainColumns + `
-		FROM domain WHERE id = $1`)
-	claimsByNameQuery = db.SQL(`SELECT ` + domainColumns + `
-		FROM domain WHERE name = $1 ORDER BY id`)
-	lockClaimsQuery = db.SQL(`SELECT ` + domainColumns + `
-		FROM domain WHERE name = $1 ORDER BY id {for_update}`)
-	accountDomainsQuery = db.PagedSQL(`SELECT ` + domainColumns + `
-		FROM domain WHERE {page account = $1}`)
+	claimExistsQuery    = db.SQL(`SELECT id FROM domain WHERE account = $1 AND name = $2`)
+	accountDomainQuery  = db.SQL(`SELECT ` + domainColumns + ` FROM domain WHERE id = $1 AND account = $2`)
+	domainByIDQuery     = db.SQL(`SELECT ` + domainColumns + ` FROM domain WHERE id = $1`)
+	claimsByNameQuery   = db.SQL(`SELECT ` + domainColumns + ` FROM domain WHERE name = $1 ORDER BY id`)
+	lockClaimsQuery     = db.SQL(`SELECT ` + domainColumns + ` FROM domain WHERE name = $1 ORDER BY id {for_update}`)
+	accountDomainsQuery = db.PagedSQL(`SELECT ` + domainColumns + ` FROM domain WHERE {page account = $1}`)
 	// Unordered: ordering by k.id would scan all keys to find one.
-	keysInRangeQuery = db.SQL(`SELECT k.id, k.domain, k.selector, k.algorithm, k.record, k.seen, k.state, k.imported,
-			k.created_at, k.active_at, k.until_at
-		FROM domain d CROSS JOIN dkim_key k
+	keysInRangeQuery = db.SQL(`SELECT ` + keyColumns + ` FROM domain d CROSS JOIN dkim_key k
 		WHERE k.domain = d.id AND d.account = $1 AND d.id >= $2 AND d.id <= $3`)
 	lockDomainQuery   = db.SQL(`SELECT suspended_at FROM domain WHERE id = $1 AND account = $2 {for_update}`)
 	deleteDomainQuery = db.SQL(`DELETE FROM domain WHERE id = $1 AND account = $2`)
@@ -80,28 +72,21 @@ var (
 func scanClaim(r db.Row) (*claim, error) {
 	var c claim
 	var records string
-	var suspended int64
 	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.owned, &c.token, &c.receives, &c.sends, &c.aligned, &records,
-		&c.checks, db.ScanTime(&c.checkedAt), db.ScanTime(&c.nextCheckAt), db.ScanTime(&c.mismatchSince), db.ScanTime(&c.contestedSince), db.ScanTime(&c.verifiedAt), db.ScanTime(&c.createdAt), &c.rotationDays, &c.dmarcEnforcement, &c.spamFiltering, &c.sts, &suspended)
+		&c.checks, db.ScanTime(&c.checkedAt), db.ScanTime(&c.nextCheckAt), db.ScanTime(&c.mismatchSince), db.ScanTime(&c.contestedSince), db.ScanTime(&c.verifiedAt), db.ScanTime(&c.createdAt), &c.rotationDays, &c.dmarcEnforcement, &c.spamFiltering, &c.sts, db.ScanTime(&c.suspendedAt))
 	if err != nil {
 		return nil, err
 	}
-	c.suspendedAt = db.Time(suspended)
 	c.observations, err = parseObservations(records)
 	return &c, err
 }
 
 // findClaim reads one claim, or returns fault.NotFound.
 func findClaim(ctx context.Context, r db.Reader, s db.Statement) (*claim, error) {
-	all, err := db.All(ctx, r, s, scanClaim)
-	if err != nil {
-		return nil, err
-	}
-	if len(all) == 0 {
-		return nil, fault.New(fault.NotFound, "not_found", "There is no such domain.")
-	}
-	return all[0], nil
+	return db.Find(ctx, r, s, notFound(), scanClaim)
 }
+
+func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such domain.") }
 
 // Get finds a domain of an account, or returns fault.NotFound.
 func (d *Domains) Get(ctx context.Context, account, id db.ID) (Domain, error) {
@@ -118,15 +103,11 @@ func (d *Domains) Get(ctx context.Context, account, id db.ID) (Domain, error) {
 
 // IDByName finds the domain that an account has under a name, or returns fault.NotFound.
 func (d *Domains) IDByName(ctx context.Context, account db.ID, name string) (id db.ID, err error) {
-	gone := fault.New(fault.NotFound, "not_found", "There is no such domain.")
 	if name, err = address.ParseDomain(name); err != nil {
-		return 0, gone
+		return 0, notFound()
 	}
 	err = d.DB.One(ctx, claimExistsQuery.With(account, name), &id)
-	if errors.Is(err, db.ErrNoRow) {
-		err = gone
-	}
-	return id, err
+	return id, db.IfNoRow(err, notFound())
 }
 
 // List returns a page of an account's domains, newest first, and whether
@@ -155,14 +136,10 @@ func (d *Domains) List(ctx context.Context, account db.ID, page db.Page) ([]Doma
 // Delete deletes a domain: from the commit on it can neither send nor receive. A domain with
 // mailboxes or aliases is a fault.Conflict, a suspended one fault.Denied.
 func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
-	err := d.DB.Tx(ctx, func(tx *db.Tx) error {
+	return d.DB.Tx(ctx, func(tx *db.Tx) error {
 		var suspended int64
-		err := tx.One(ctx, lockDomainQuery.With(id, account), &suspended)
-		if errors.Is(err, db.ErrNoRow) {
-			return fault.New(fault.NotFound, "not_found", "There is no such domain.")
-		}
-		if err != nil {
-			return err
+		if err := tx.One(ctx, lockDomainQuery.With(id, account), &suspended); err != nil {
+			return db.IfNoRow(err, notFound())
 		}
 		if suspended > 0 { // creating it again would end the suspension
 			return errSuspended()
@@ -175,13 +152,9 @@ func (d *Domains) Delete(ctx context.Context, account, id db.ID) error {
 			return fault.New(fault.Conflict, "domain_has_mailboxes",
 				"This domain still has mailboxes or aliases. Delete them first; a deleted mailbox can be restored for 30 days and counts until then.")
 		}
-		if err := tx.Run(ctx, deleteDomainQuery.With(id, account)); err != nil {
-			return err
-		}
 		tx.AfterCommit(func() { d.notifyChanged(id) })
-		return nil
+		return tx.Run(ctx, deleteDomainQuery.With(id, account))
 	})
-	return err
 }
 
 // VerifiedName returns the name of a domain whose ownership the account has verified. It returns

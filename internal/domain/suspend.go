@@ -3,11 +3,11 @@
 package domain
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -25,24 +25,16 @@ var (
 // Nothing is lost, its records are still checked, and it doesn't change hands. It returns the
 // changed claims, and fault.NotFound if nobody claims the name.
 func (d *Domains) SetSuspended(ctx context.Context, name string, yes bool) (changed []HostedDomain, err error) {
-	none := fault.New(fault.NotFound, "not_found", "There is no such domain.")
 	if name, err = address.ParseDomain(name); err != nil {
-		return nil, none
+		return nil, notFound()
 	}
 	set := resumeQuery
 	if yes {
 		set = suspendQuery
 	}
 	err = d.DB.Tx(ctx, func(tx *db.Tx) error {
-		claims, err := db.All(ctx, tx, claimantsQuery.With(name), func(r db.Row) (id db.ID, err error) {
-			err = r.Scan(&id, new(db.ID))
-			return id, err
-		})
-		if err == nil && len(claims) == 0 {
-			err = none
-		}
-		if err != nil {
-			return err
+		if exists, err := db.Exists(ctx, tx, claimantsQuery.With(name)); err != nil || !exists {
+			return cmp.Or(err, notFound())
 		}
 		changed, err = db.All(ctx, tx, set.With(name, db.Micros(d.Now())), func(r db.Row) (h HostedDomain, err error) {
 			err = r.Scan(&h.Domain, &h.Account)
@@ -65,14 +57,13 @@ func (d *Domains) SetSuspended(ctx context.Context, name string, yes bool) (chan
 // OwnerOf returns the owner of a name for operators (Account is 0 if there is none), and whether
 // the name is suspended. It returns fault.NotFound if nobody claims it.
 func (d *Domains) OwnerOf(ctx context.Context, name string) (HostedDomain, error) {
-	none := fault.New(fault.NotFound, "not_found", "There is no such domain.")
 	name, err := address.ParseDomain(name)
 	if err != nil {
-		return HostedDomain{}, none
+		return HostedDomain{}, notFound()
 	}
 	claims, err := db.All(ctx, d.DB, claimsByNameQuery.With(name), scanClaim)
 	if err == nil && len(claims) == 0 {
-		err = none
+		err = notFound()
 	}
 	h := HostedDomain{Name: name}
 	for _, c := range claims {

@@ -39,12 +39,12 @@ func verifyMX(host string, r *Record, got []dns.MX) recordResult {
 	case best < ours:
 		return failedResult(observed, "Mail goes to %s first (preference %d; ours is %d). Remove it, or give ours a lower number than all others.", first, best, ours)
 	}
-	return recordResult{RecordVerified, observed, ""}
+	return verifiedResult(observed)
 }
 
 func verifyCNAME(r *Record, got []string) recordResult {
 	if len(got) == 1 && got[0] == r.Value {
-		return recordResult{RecordVerified, got, ""}
+		return verifiedResult(got)
 	}
 	return failedResult(got, "%s points to %s. Make it a CNAME to %s.", r.Name, strings.Join(printableValues(got), ", "), r.Value)
 }
@@ -68,7 +68,7 @@ func verifySRV(r *Record, got []dns.SRV) recordResult {
 		case s.Target == ".":
 			return failedResult(observed, "The record at %s says that there is no such service. Replace it with: %s", r.Name, r.displayValue())
 		case s.Target == host && s.Port == port:
-			return recordResult{RecordVerified, observed, ""}
+			return verifiedResult(observed)
 		case s.Target == host:
 			return failedResult(observed, "%s points to port %d of %s, but the service is on port %d.", r.Name, s.Port, host, port)
 		}
