@@ -112,9 +112,5 @@ var setReadsMailQuery = db.SQL(`UPDATE dashboard_member SET reads_mail = $3 WHER
 // SetReadsMail sets whether a member may read mail in the dashboard. Owners always may. It returns
 // fault.NotFound if the user is no member.
 func (u *Users) SetReadsMail(ctx context.Context, account, person db.ID, may bool) error {
-	n, err := u.DB.Exec(ctx, setReadsMailQuery.With(account, person, may))
-	if err == nil && n == 0 {
-		err = noMemberError()
-	}
-	return err
+	return u.DB.ExecOrFail(ctx, setReadsMailQuery.With(account, person, may), noMemberError())
 }

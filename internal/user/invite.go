@@ -3,6 +3,7 @@
 package user
 
 import (
+	"cmp"
 	"context"
 	"errors"
 
@@ -11,8 +12,7 @@ import (
 )
 
 var (
-	invitationsQuery = db.SQL(`SELECT id, kind, account, person, email, address, role, proves, confirms, inviter, inviter_of, created_at, expires_at
-		FROM dashboard_ticket WHERE account >= $1 AND account <= $1 AND kind = 'invite' AND expires_at > $2 ORDER BY account, id LIMIT $3`)
+	invitationsQuery            = db.SQL(`SELECT ` + linkColumns + ` FROM dashboard_ticket WHERE account >= $1 AND account <= $1 AND kind = 'invite' AND expires_at > $2 ORDER BY account, id LIMIT $3`)
 	countMembersAndInvitesQuery = db.SQL(`SELECT (SELECT COUNT(*) FROM dashboard_member WHERE account = $1)
 		+ (SELECT COUNT(*) FROM dashboard_ticket WHERE account = $1 AND kind = 'invite' AND expires_at > $2)`)
 	// lockInviterRoleQuery locks the inviter's role until the invitation is written. A change of
@@ -85,19 +85,13 @@ func (u *Users) createInvitation(ctx context.Context, t Link, by Role) (token st
 			return err
 		}
 		if t.Inviter != 0 {
-			err := tx.One(ctx, lockInviterRoleQuery.With(t.InviterAccount, t.Inviter, string(by)), new(db.ID))
-			if errors.Is(err, db.ErrNoRow) {
-				err = notAllowedError()
-			}
-			if err != nil {
-				return err
+			if err := tx.One(ctx, lockInviterRoleQuery.With(t.InviterAccount, t.Inviter, string(by)), new(db.ID)); err != nil {
+				return db.IfNoRow(err, notAllowedError())
 			}
 		}
-		switch err := tx.One(ctx, memberByEmailQuery.With(t.Account, t.Email), new(db.ID)); {
-		case err == nil: // an invitation doesn't change the role of a member
-			return fault.New(fault.Conflict, "already_member", "%s is a member already. Change the role instead.", t.Email)
-		case !errors.Is(err, db.ErrNoRow):
-			return err
+		// An invitation doesn't change the role of a member.
+		if member, err := db.Exists(ctx, tx, memberByEmailQuery.With(t.Account, t.Email)); member || err != nil {
+			return cmp.Or[error](err, fault.New(fault.Conflict, "already_member", "%s is a member already. Change the role instead.", t.Email))
 		}
 		var n int64
 		if err := tx.One(ctx, countMembersAndInvitesQuery.With(t.Account, db.Micros(u.Now())), &n); err != nil {
@@ -106,7 +100,7 @@ func (u *Users) createInvitation(ctx context.Context, t Link, by Role) (token st
 		if n >= maxMembers { // more members would have access without being listed
 			return fault.New(fault.Conflict, "too_many_people", "An account may have %d people, with those who are invited. Withdraw an invitation or remove somebody first.", maxMembers)
 		}
-		return exec(ctx, tx, insert)
+		return tx.Run(ctx, insert)
 	})
 }
 
@@ -122,11 +116,8 @@ func (u *Users) Invitations(ctx context.Context, account db.ID) ([]Link, error) 
 // WithdrawInvitation withdraws an invitation. If it was already accepted or withdrawn, it returns a
 // fault.Conflict, because somebody may have joined.
 func (u *Users) WithdrawInvitation(ctx context.Context, account, id db.ID) error {
-	n, err := u.DB.Exec(ctx, withdrawInviteQuery.With(id, account))
-	if err == nil && n == 0 {
-		err = fault.New(fault.Conflict, "invitation_over", "This invitation is over: it was accepted or withdrawn already.")
-	}
-	return err
+	return u.DB.ExecOrFail(ctx, withdrawInviteQuery.With(id, account),
+		fault.New(fault.Conflict, "invitation_over", "This invitation is over: it was accepted or withdrawn already."))
 }
 
 // SignUp creates the user of a setup link or an invitation, as a member of its account and of more.
@@ -170,11 +161,8 @@ func (u *Users) endSetupLinks(ctx context.Context, tx *db.Tx, made User) error {
 	if err := tx.Run(ctx, deleteSetupLinksQuery.With()); err != nil {
 		return err
 	}
-	err := tx.One(ctx, otherUserQuery.With(made.ID), new(db.ID))
-	if errors.Is(err, db.ErrNoRow) {
-		return nil
-	}
-	if err == nil {
+	other, err := db.Exists(ctx, tx, otherUserQuery.With(made.ID))
+	if err == nil && other {
 		err = fault.New(fault.NotFound, "link_over", "The service has been set up already. Ask for an invitation.")
 	}
 	return err
@@ -195,7 +183,7 @@ func (u *Users) AcceptInvitation(ctx context.Context, token string, who User) (a
 			return err
 		}
 		if t.ProvesAddress {
-			if err := exec(ctx, tx, confirmAddressQuery.With(who.ID, t.Address, db.Micros(u.Now()))); err != nil {
+			if err := tx.Run(ctx, confirmAddressQuery.With(who.ID, t.Address, db.Micros(u.Now()))); err != nil {
 				return err
 			}
 		}

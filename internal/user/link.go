@@ -48,11 +48,13 @@ const (
 	setupLinkTTL        = 24 * time.Hour
 )
 
+// linkColumns are the columns that scanLink scans.
+const linkColumns = `id, kind, account, person, email, address, role, proves, confirms, inviter, inviter_of, created_at, expires_at`
+
 var (
 	insertLinkQuery = db.SQL(`INSERT INTO dashboard_ticket (id, hash, kind, account, person, email, address, role, proves, confirms, inviter, inviter_of, created_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)`)
-	linkByHashQuery = db.SQL(`SELECT id, kind, account, person, email, address, role, proves, confirms, inviter, inviter_of, created_at, expires_at
-		FROM dashboard_ticket WHERE hash = $1 AND expires_at > $2`)
+	linkByHashQuery = db.SQL(`SELECT ` + linkColumns + ` FROM dashboard_ticket WHERE hash = $1 AND expires_at > $2`)
 	deleteLinkQuery = db.SQL(`DELETE FROM dashboard_ticket WHERE id = $1`)
 	pruneLinksQuery = db.SQL(`DELETE FROM dashboard_ticket WHERE id IN (SELECT id FROM dashboard_ticket WHERE expires_at < $1 ORDER BY expires_at LIMIT $2)`)
 )
@@ -71,7 +73,7 @@ func (u *Users) newLink(t Link, life time.Duration) (token string, insert db.Sta
 
 func (u *Users) issueLink(ctx context.Context, t Link, life time.Duration) (token string, err error) {
 	token, insert := u.newLink(t, life)
-	return token, u.exec(ctx, insert)
+	return token, u.DB.Run(ctx, insert)
 }
 
 // FindLink returns the link of a token. If it was used or has expired, it returns fault.NotFound.
@@ -80,35 +82,20 @@ func (u *Users) FindLink(ctx context.Context, token string) (Link, error) {
 	if !secret.IsWellFormedToken(linkTokenPrefix, token) {
 		return Link{}, gone
 	}
-	found, err := db.All(ctx, u.DB, linkByHashQuery.With(secret.HashToken(token), db.Micros(u.Now())), scanLink)
-	if err != nil {
-		return Link{}, err
-	}
-	if len(found) == 0 {
-		return Link{}, gone
-	}
-	return found[0], nil
+	return db.Find(ctx, u.DB, linkByHashQuery.With(secret.HashToken(token), db.Micros(u.Now())), gone, scanLink)
 }
 
 // redeemLink marks a link as used: of concurrent uses, only one succeeds.
 func redeemLink(ctx context.Context, tx *db.Tx, t Link) error {
-	n, err := tx.Exec(ctx, deleteLinkQuery.With(t.ID))
-	if err == nil && n == 0 {
-		err = fault.New(fault.NotFound, "link_over", "This link was used already. Ask for a new one.")
-	}
-	return err
+	return tx.ExecOrFail(ctx, deleteLinkQuery.With(t.ID), fault.New(fault.NotFound, "link_over", "This link was used already. Ask for a new one."))
 }
 
 func scanLink(r db.Row) (t Link, err error) {
-	var created int64
 	var proves, confirms int
-	err = r.Scan(&t.ID, (*string)(&t.Kind), &t.Account, &t.User, &t.Email, &t.Address, (*string)(&t.Role), &proves, &confirms, &t.Inviter, &t.InviterAccount, &created, db.ScanTime(&t.ExpiresAt))
-	t.ProvesAddress, t.CreatedAt = proves != 0, db.Time(created)
+	err = r.Scan(&t.ID, (*string)(&t.Kind), &t.Account, &t.User, &t.Email, &t.Address, (*string)(&t.Role), &proves, &confirms, &t.Inviter, &t.InviterAccount, db.ScanTime(&t.CreatedAt), db.ScanTime(&t.ExpiresAt))
+	t.ProvesAddress = proves != 0
 	if confirms != 0 {
 		t.Kind = LinkConfirmation
-	}
-	if t.Address == "" { // created by an older release
-		t.Address = t.Email
 	}
 	return t, err
 }

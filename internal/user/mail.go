@@ -78,19 +78,13 @@ func (u *Users) reserveMail(ctx context.Context, all ...mailLimit) (giveBack fun
 		for i, c := range all {
 			ends := db.Micros(now.Truncate(c.window).Add(c.window))
 			back[i] = releaseMailQuery.With(c.key(), ends)
-			err := tx.One(ctx, reserveMailQuery.With(c.key(), ends, c.most), new(int64))
-			if isNoRow(err) {
-				err = fault.New(fault.RateLimited, "too_many_mails", "Too many mails of this kind were sent. Try again later.")
-			}
-			if err != nil {
-				return err
+			if err := tx.One(ctx, reserveMailQuery.With(c.key(), ends, c.most), new(int64)); err != nil {
+				return db.IfNoRow(err, fault.New(fault.RateLimited, "too_many_mails", "Too many mails of this kind were sent. Try again later."))
 			}
 		}
 		return nil
 	})
-	return func() error {
-		return u.DB.Tx(context.WithoutCancel(ctx), func(tx *db.Tx) error { return exec(ctx, tx, back...) })
-	}, err
+	return func() error { return u.DB.Run(context.WithoutCancel(ctx), back...) }, err
 }
 
 // mailContent is the content of a mail.
@@ -104,7 +98,7 @@ func (u *Users) sendLink(ctx context.Context, to string, l mailContent, token st
 		return nil
 	}
 	err = fault.Wrap(err, fault.Unavailable, "mail_not_sent", "The mail could not be sent, so there is no link. Try again later.")
-	return errors.Join(err, u.exec(context.WithoutCancel(ctx), deleteLinkByHashQuery.With(secret.HashToken(token))), giveBack())
+	return errors.Join(err, u.DB.Run(context.WithoutCancel(ctx), deleteLinkByHashQuery.With(secret.HashToken(token))), giveBack())
 }
 
 // Notify sends a user a notification by service mail.

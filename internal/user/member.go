@@ -45,10 +45,10 @@ const maxMembers = 200
 var (
 	insertMemberQuery = db.SQL(`INSERT INTO dashboard_member (account, person, role, created_at, reads_mail) VALUES ($1, $2, $3, $4, $3 <> 'reader')
 		ON CONFLICT (account, person) DO NOTHING`)
-	membersQuery = db.SQL(`SELECT u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, m.role, m.created_at, m.reads_mail
+	membersQuery = db.SQL(`SELECT ` + userColumns + `, m.role, m.created_at, m.reads_mail
 		FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person WHERE m.account = $1 ORDER BY m.person LIMIT $2`)
 	// The addresses of an account's owners.
-	ownerEmailsQuery = db.SQL(`SELECT CASE WHEN u.address = '' THEN u.email ELSE u.address END FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person
+	ownerEmailsQuery = db.SQL(`SELECT u.address FROM dashboard_member m JOIN dashboard_user u ON u.id = m.person
 		WHERE m.account = $1 AND m.role = 'owner' AND u.verified_at > 0 ORDER BY m.person LIMIT $2`)
 	memberByEmailQuery = db.SQL(`SELECT u.id FROM dashboard_user u JOIN dashboard_member m ON m.person = u.id
 		WHERE u.email = $2 AND m.account = $1`)
@@ -69,12 +69,8 @@ func (u *Users) addMember(ctx context.Context, tx *db.Tx, account, person db.ID,
 // Members lists the people of an account, oldest first.
 func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 	return db.All(ctx, u.DB, membersQuery.With(account, maxMembers), func(r db.Row) (m Member, err error) {
-		var totp []byte
-		var created, verified int64
-		err = r.Scan(&m.ID, &m.Email, &m.Address, &m.Name, &totp, &created, &verified, (*string)(&m.Role), db.ScanTime(&m.JoinedAt), &m.ReadsMail)
+		_, err = m.scan(r, (*string)(&m.Role), db.ScanTime(&m.JoinedAt), &m.ReadsMail)
 		m.ReadsMail = m.ReadsMail || m.Role == RoleOwner
-		m.setTimes(created, verified)
-		m.TOTP = len(totp) > 0
 		return m, err
 	})
 }
@@ -129,11 +125,7 @@ func (u *Users) changeMember(ctx context.Context, account db.ID, change db.State
 		if err := tx.Run(ctx, lockOwnersQuery.With(account)); err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, change)
-		if err == nil && n == 0 {
-			err = noMemberError()
-		}
-		if err != nil {
+		if err := tx.ExecOrFail(ctx, change, noMemberError()); err != nil {
 			return err
 		}
 		var left int64
@@ -143,11 +135,6 @@ func (u *Users) changeMember(ctx context.Context, account db.ID, change db.State
 		if left == 0 {
 			return fault.New(fault.Conflict, "last_owner", "An account needs an owner: make somebody else one first.")
 		}
-		for _, s := range also {
-			if err := tx.Run(ctx, s); err != nil {
-				return err
-			}
-		}
-		return nil
+		return tx.Run(ctx, also...)
 	})
 }

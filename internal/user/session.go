@@ -4,7 +4,6 @@ package user
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"time"
 
@@ -41,17 +40,17 @@ const (
 	maxUserAgent        = 300             // bytes
 )
 
+const sessionColumns = `, s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at`
+
 var (
 	insertSessionQuery = db.SQL(`INSERT INTO dashboard_session (id, hash, person, account, halfway, address, agent, created_at, seen_at, expires_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9)`)
 	passwordUnchangedQuery = db.SQL(`SELECT id FROM dashboard_user WHERE id = $1 AND password = $2 {for_update}`)
-	sessionByHashQuery     = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
-			u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, COALESCE(m.role, ''), COALESCE(m.reads_mail OR m.role = 'owner', FALSE)
+	sessionByHashQuery     = db.SQL(`SELECT ` + userColumns + sessionColumns + `, COALESCE(m.role, ''), COALESCE(m.reads_mail OR m.role = 'owner', FALSE)
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 			LEFT JOIN dashboard_member m ON m.account = s.account AND m.person = s.person
 		WHERE s.hash = $1 AND s.expires_at > $2`)
-	userSessionsQuery = db.SQL(`SELECT s.id, s.account, s.halfway, s.address, s.agent, s.created_at, s.seen_at, s.expires_at,
-			u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at, '', FALSE
+	userSessionsQuery = db.SQL(`SELECT ` + userColumns + sessionColumns + `, '', FALSE
 		FROM dashboard_session s JOIN dashboard_user u ON u.id = s.person
 		WHERE s.person >= $1 AND s.person <= $1 AND s.expires_at > $2 ORDER BY s.person DESC, s.id DESC LIMIT $3`)
 	sessionCurrentQuery = db.SQL(`SELECT s.id FROM dashboard_session s JOIN dashboard_member m ON m.person = s.person
@@ -163,18 +162,11 @@ func (u *Users) createSession(ctx context.Context, known storedUser, from netip.
 	}
 	token := secret.NewToken(sessionTokenPrefix, 32)
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		err := tx.One(ctx, passwordUnchangedQuery.With(who.ID, known.phc), new(db.ID))
-		if errors.Is(err, db.ErrNoRow) {
-			err = wrongCredentialsError()
+		if err := tx.One(ctx, passwordUnchangedQuery.With(who.ID, known.phc), new(db.ID)); err != nil {
+			return db.IfNoRow(err, wrongCredentialsError())
 		}
-		if err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, insertSessionQuery.With(s.ID, secret.HashToken(token), who.ID, s.Account, boolToInt(s.NeedsSecondFactor), from.String(), s.UserAgent, db.Micros(now), db.Micros(s.ExpiresAt)))
-		if err != nil {
-			return err
-		}
-		if _, err = tx.Exec(ctx, deleteOldestSessionsQuery.With(who.ID, maxSessions)); err != nil || s.NeedsSecondFactor {
+		err := tx.Run(ctx, insertSessionQuery.With(s.ID, secret.HashToken(token), who.ID, s.Account, boolToInt(s.NeedsSecondFactor), from.String(), s.UserAgent, db.Micros(now), db.Micros(s.ExpiresAt)), deleteOldestSessionsQuery.With(who.ID, maxSessions))
+		if err != nil || s.NeedsSecondFactor {
 			return err
 		}
 		return u.auditSignIn(ctx, tx, s)
@@ -189,14 +181,13 @@ func (u *Users) FindSession(ctx context.Context, token string) (Session, error) 
 		return Session{}, signedOutError()
 	}
 	now := u.Now()
-	found, err := db.All(ctx, u.DB, sessionByHashQuery.With(secret.HashToken(token), db.Micros(now)), scanSession)
+	s, err := db.Find(ctx, u.DB, sessionByHashQuery.With(secret.HashToken(token), db.Micros(now)), signedOutError(), scanSession)
 	if err != nil {
 		return Session{}, err
 	}
-	if len(found) == 0 || !found[0].Role.isValid() {
+	if !s.Role.isValid() {
 		return Session{}, signedOutError()
 	}
-	s := found[0]
 	if !s.NeedsSecondFactor && now.Sub(s.SeenAt) >= seenInterval {
 		// If this fails, for example on a full disk, people can still view pages.
 		_, _ = u.DB.Exec(ctx, touchSessionQuery.With(s.ID, db.Micros(now), db.Micros(now.Add(sessionIdleTimeout)), sessionMaxAge.Microseconds()))
@@ -208,10 +199,7 @@ func (u *Users) FindSession(ctx context.Context, token string) (Session, error) 
 // account, has another role there, or may no longer read mail.
 func (u *Users) CheckSession(ctx context.Context, s Session) error {
 	err := u.DB.One(ctx, sessionCurrentQuery.With(s.ID, db.Micros(u.Now()), s.Account, string(s.Role), s.ReadsMail), new(db.ID))
-	if errors.Is(err, db.ErrNoRow) {
-		return signedOutError()
-	}
-	return err
+	return db.IfNoRow(err, signedOutError())
 }
 
 // Sessions lists the sessions of a user, latest first.
@@ -221,26 +209,21 @@ func (u *Users) Sessions(ctx context.Context, id db.ID) ([]Session, error) {
 
 // SignOut ends a session of the user.
 func (u *Users) SignOut(ctx context.Context, who, session db.ID) error {
-	return u.exec(ctx, deleteSessionQuery.With(session, who))
+	return u.DB.Run(ctx, deleteSessionQuery.With(session, who))
 }
 
 // SignOutOthers ends all sessions of the user except one.
 func (u *Users) SignOutOthers(ctx context.Context, who, but db.ID) error {
-	return u.exec(ctx, deleteOtherSessionsQuery.With(who, but))
+	return u.DB.Run(ctx, deleteOtherSessionsQuery.With(who, but))
 }
 
 // SwitchAccount changes the account that a session shows. If the user is no member of it, it
 // returns fault.NotFound.
 func (u *Users) SwitchAccount(ctx context.Context, s Session, account db.ID) error {
-	var role string
-	err := u.DB.One(ctx, roleQuery.With(account, s.User.ID), &role)
-	if errors.Is(err, db.ErrNoRow) {
-		return fault.New(fault.NotFound, "not_found", "You belong to no such account.")
+	if err := u.DB.One(ctx, roleQuery.With(account, s.User.ID), new(string)); err != nil {
+		return db.IfNoRow(err, fault.New(fault.NotFound, "not_found", "You belong to no such account."))
 	}
-	if err != nil {
-		return err
-	}
-	return u.exec(ctx, setSessionAccountQuery.With(s.ID, s.User.ID, account))
+	return u.DB.Run(ctx, setSessionAccountQuery.With(s.ID, s.User.ID, account))
 }
 
 // PruneSessions deletes sessions and links that have ended, for a retention.Task.
@@ -259,29 +242,13 @@ func (u *Users) PruneSessions(ctx context.Context, before time.Time, limit int) 
 	return n, err
 }
 
-func (u *Users) exec(ctx context.Context, s db.Statement) error {
-	return u.DB.Run(ctx, s)
-}
-
-// exec runs statements in order.
-func exec(ctx context.Context, tx *db.Tx, all ...db.Statement) error {
-	for _, s := range all {
-		if err := tx.Run(ctx, s); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 func scanSession(r db.Row) (s Session, err error) {
-	var halfway, born, verified int64
+	var halfway int64
 	var from string
-	var totp []byte
-	err = r.Scan(&s.ID, &s.Account, &halfway, &from, &s.UserAgent, db.ScanTime(&s.CreatedAt), db.ScanTime(&s.SeenAt), db.ScanTime(&s.ExpiresAt),
-		&s.User.ID, &s.User.Email, &s.User.Address, &s.User.Name, &totp, &born, &verified, (*string)(&s.Role), &s.ReadsMail)
-	s.NeedsSecondFactor, s.User.TOTP = halfway != 0, len(totp) > 0
+	_, err = s.User.scan(r, &s.ID, &s.Account, &halfway, &from, &s.UserAgent, db.ScanTime(&s.CreatedAt), db.ScanTime(&s.SeenAt), db.ScanTime(&s.ExpiresAt),
+		(*string)(&s.Role), &s.ReadsMail)
+	s.NeedsSecondFactor = halfway != 0
 	s.RemoteAddr, _ = netip.ParseAddr(from)
-	s.User.setTimes(born, verified)
 	return s, err
 }
 

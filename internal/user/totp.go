@@ -60,11 +60,7 @@ type TOTPEnrolment struct {
 
 // NewEnrolment generates an enrolment.
 func (u *Users) NewEnrolment(who User) (TOTPEnrolment, error) {
-	key, err := totp.Generate(totp.GenerateOpts{Issuer: u.Issuer, AccountName: who.Email, Period: totpStep, Rand: rand.Reader})
-	if err != nil {
-		return TOTPEnrolment{}, err
-	}
-	return TOTPEnrolment{Secret: key.Secret(), URL: key.URL()}, nil
+	return u.enrol(who, nil)
 }
 
 // ParseEnrolment returns the enrolment for a secret that NewEnrolment generated.
@@ -73,7 +69,12 @@ func (u *Users) ParseEnrolment(who User, text string) (TOTPEnrolment, error) {
 	if err != nil {
 		return TOTPEnrolment{}, err
 	}
-	key, err := totp.Generate(totp.GenerateOpts{Issuer: u.Issuer, AccountName: who.Email, Period: totpStep, Secret: raw})
+	return u.enrol(who, raw)
+}
+
+// enrol returns the enrolment with a secret; nil: a new one.
+func (u *Users) enrol(who User, raw []byte) (TOTPEnrolment, error) {
+	key, err := totp.Generate(totp.GenerateOpts{Issuer: u.Issuer, AccountName: who.Email, Period: totpStep, Secret: raw, Rand: rand.Reader})
 	if err != nil {
 		return TOTPEnrolment{}, err
 	}
@@ -92,14 +93,11 @@ func (u *Users) EnableTOTP(ctx context.Context, who User, text, code string) (re
 	}
 	recovery, hashes := generateRecoveryCodes()
 	err = u.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, setTOTPQuery.With(who.ID, u.Key.Seal(totpPurpose, []byte(text)), step))
-		if err == nil && n == 0 {
-			err = fault.New(fault.Conflict, "already_on", "A second factor is on already.")
-		}
-		if err != nil {
+		on := fault.New(fault.Conflict, "already_on", "A second factor is on already.")
+		if err := tx.ExecOrFail(ctx, setTOTPQuery.With(who.ID, u.Key.Seal(totpPurpose, []byte(text)), step), on); err != nil {
 			return err
 		}
-		return replaceRecoveryCodes(ctx, tx, who.ID, hashes)
+		return tx.Run(ctx, replaceRecoveryCodes(who.ID, hashes)...)
 	})
 	return recovery, err
 }
@@ -109,9 +107,7 @@ func (u *Users) DisableTOTP(ctx context.Context, in Session, code string) error 
 	if err := u.verifyCode(ctx, in, code); err != nil {
 		return err
 	}
-	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		return tx.Run(ctx, clearTOTPQuery.With(in.User.ID), clearRecoveryQuery.With(in.User.ID))
-	})
+	return u.DB.Run(ctx, clearTOTPQuery.With(in.User.ID), clearRecoveryQuery.With(in.User.ID))
 }
 
 // ReplaceRecoveryCodes replaces the recovery codes. It requires a code.
@@ -120,7 +116,7 @@ func (u *Users) ReplaceRecoveryCodes(ctx context.Context, in Session, code strin
 		return nil, err
 	}
 	codes, hashes := generateRecoveryCodes()
-	return codes, u.DB.Tx(ctx, func(tx *db.Tx) error { return replaceRecoveryCodes(ctx, tx, in.User.ID, hashes) })
+	return codes, u.DB.Run(ctx, replaceRecoveryCodes(in.User.ID, hashes)...)
 }
 
 // CountRecoveryCodes returns the number of unused recovery codes.
@@ -135,11 +131,8 @@ func (u *Users) VerifySecondFactor(ctx context.Context, in Session, code string)
 		return err
 	}
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, completeSessionQuery.With(in.ID, db.Micros(u.Now().Add(sessionIdleTimeout))))
-		if err == nil && n == 0 {
-			err = signedOutError()
-		}
-		if err != nil {
+		complete := completeSessionQuery.With(in.ID, db.Micros(u.Now().Add(sessionIdleTimeout)))
+		if err := tx.ExecOrFail(ctx, complete, signedOutError()); err != nil {
 			return err
 		}
 		return u.auditSignIn(ctx, tx, in)
@@ -176,13 +169,13 @@ func (u *Users) verifyCode(ctx context.Context, in Session, code string) error {
 	case err != nil:
 		return err
 	case ok:
-		return cmp.Or(u.exec(ctx, resetTriesQuery.With(in.ID)), giveBack(ctx))
+		return cmp.Or(u.DB.Run(ctx, resetTriesQuery.With(in.ID)), giveBack(ctx))
 	}
 	u.queueFailedSignIn(in.User, in.RemoteAddr, actionCodeFailed, "Gave a wrong code of the second factor.")
 	if tries < codesPerSession {
 		return wrongCodeError()
 	}
-	return cmp.Or(u.exec(ctx, deleteTriedSessionQuery.With(in.ID, codesPerSession)), tooManyCodesError(nil))
+	return cmp.Or(u.DB.Run(ctx, deleteTriedSessionQuery.With(in.ID, codesPerSession)), tooManyCodesError(nil))
 }
 
 // credentialOf returns the login limiter's name for a credential of a user.
@@ -259,16 +252,12 @@ func generateRecoveryCodes() (codes []string, hashes [][]byte) {
 	return codes, hashes
 }
 
-func replaceRecoveryCodes(ctx context.Context, tx *db.Tx, who db.ID, hashes [][]byte) error {
-	if err := tx.Run(ctx, clearRecoveryQuery.With(who)); err != nil {
-		return err
-	}
+func replaceRecoveryCodes(who db.ID, hashes [][]byte) []db.Statement {
+	all := []db.Statement{clearRecoveryQuery.With(who)}
 	for _, h := range hashes {
-		if err := tx.Run(ctx, addRecoveryQuery.With(who, h)); err != nil {
-			return err
-		}
+		all = append(all, addRecoveryQuery.With(who, h))
 	}
-	return nil
+	return all
 }
 
 // decodeSecret decodes the base32 secret of an authenticator.

@@ -6,7 +6,6 @@ package user
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -56,10 +55,13 @@ type Users struct {
 
 const maxName = 200 // bytes
 
+// userColumns are the columns that User.scan reads.
+const userColumns = `u.id, u.email, u.address, u.name, u.totp, u.created_at, u.verified_at`
+
 var (
 	insertUserQuery     = db.SQL(`INSERT INTO dashboard_user (id, email, address, name, password, created_at, verified_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`)
-	userByIDQuery       = db.SQL(`SELECT id, email, address, name, password, totp, created_at, verified_at FROM dashboard_user WHERE id = $1`)
-	userByEmailQuery    = db.SQL(`SELECT id, email, address, name, password, totp, created_at, verified_at FROM dashboard_user WHERE email = $1`)
+	userByIDQuery       = db.SQL(`SELECT ` + userColumns + `, password FROM dashboard_user u WHERE id = $1`)
+	userByEmailQuery    = db.SQL(`SELECT ` + userColumns + `, password FROM dashboard_user u WHERE email = $1`)
 	anyUserQuery        = db.SQL(`SELECT id FROM dashboard_user WHERE id > 0 ORDER BY id LIMIT 1`)
 	renameQuery         = db.SQL(`UPDATE dashboard_user SET name = $2 WHERE id = $1`)
 	changePasswordQuery = db.SQL(`UPDATE dashboard_user SET password = $2 WHERE id = $1 AND password = $3`)
@@ -75,33 +77,19 @@ type storedUser struct {
 }
 
 func scanUser(r db.Row) (s storedUser, err error) {
-	var created, verified int64
-	err = r.Scan(&s.ID, &s.Email, &s.Address, &s.Name, &s.phc, &s.totp, &created, &verified)
-	s.setTimes(created, verified)
-	s.TOTP = len(s.totp) > 0
+	s.totp, err = s.scan(r, &s.phc)
 	return s, err
 }
 
-// setTimes completes a user that was read from the database.
-func (u *User) setTimes(created, verified int64) {
-	u.CreatedAt = db.Time(created)
-	if verified != 0 {
-		u.VerifiedAt = db.Time(verified)
-	}
-	if u.Address == "" { // created by an older release
-		u.Address = u.Email
-	}
+// scan reads a row of userColumns and more. It returns the sealed second factor.
+func (u *User) scan(r db.Row, more ...any) (totp []byte, err error) {
+	err = r.Scan(append([]any{&u.ID, &u.Email, &u.Address, &u.Name, &totp, db.ScanTime(&u.CreatedAt), db.ScanTime(&u.VerifiedAt)}, more...)...)
+	u.TOTP = len(totp) > 0
+	return totp, err
 }
 
 func (u *Users) findUser(ctx context.Context, s db.Statement) (storedUser, error) {
-	found, err := db.All(ctx, u.DB, s, scanUser)
-	if err == nil && len(found) == 0 {
-		err = fault.New(fault.NotFound, "not_found", "There is no such user.")
-	}
-	if err != nil {
-		return storedUser{}, err
-	}
-	return found[0], nil
+	return db.Find(ctx, u.DB, s, fault.New(fault.NotFound, "not_found", "There is no such user."), scanUser)
 }
 
 // Get returns a user, or fault.NotFound.
@@ -122,11 +110,7 @@ func (u *Users) ByEmail(ctx context.Context, email string) (User, error) {
 
 // HasUsers reports whether there is any user.
 func (u *Users) HasUsers(ctx context.Context) (bool, error) {
-	err := u.DB.One(ctx, anyUserQuery.With(), new(db.ID))
-	if errors.Is(err, db.ErrNoRow) {
-		return false, nil
-	}
-	return err == nil, err
+	return db.Exists(ctx, u.DB, anyUserQuery.With())
 }
 
 // CreateParams are the parameters of a new user.
@@ -195,7 +179,7 @@ func (u *Users) create(ctx context.Context, n CreateParams, proven bool, also fu
 		switch {
 		case err != nil:
 		case free:
-			err = exec(ctx, tx, insertUserQuery.With(made.ID, made.Email, made.Address, made.Name, phc, db.Micros(now), verifiedAt(made)))
+			err = tx.Run(ctx, insertUserQuery.With(made.ID, made.Email, made.Address, made.Name, phc, db.Micros(now), db.Micros(made.VerifiedAt)))
 		case proven && !there.Verified():
 			made.ID = there.ID
 			err = u.takeOverAddress(ctx, tx, made, phc, n.KeepMemberships)
@@ -213,23 +197,11 @@ func (u *Users) create(ctx context.Context, n CreateParams, proven bool, also fu
 	return made, err
 }
 
-func verifiedAt(u User) int64 {
-	if !u.Verified() {
-		return 0
-	}
-	return db.Micros(u.VerifiedAt)
-}
-
 // lockByEmail finds and locks the user of an address for a change; false if there is none.
 func (u *Users) lockByEmail(ctx context.Context, tx *db.Tx, key string) (who User, ok bool, err error) {
-	var verified int64
 	who.Email = key
-	err = tx.One(ctx, lockEmailQuery.With(key), &who.ID, &who.Name, &verified)
-	who.setTimes(0, verified)
-	if isNoRow(err) {
-		return who, false, nil
-	}
-	return who, err == nil, err
+	err = tx.One(ctx, lockEmailQuery.With(key), &who.ID, &who.Name, db.ScanTime(&who.VerifiedAt))
+	return who, err == nil, db.IfNoRow(err, nil)
 }
 
 // freeAddress deletes the user of an address who belongs to no account any more; without an account
@@ -240,16 +212,14 @@ func (u *Users) freeAddress(ctx context.Context, tx *db.Tx, key string) (there U
 	if err != nil || !ok {
 		return there, !ok, err
 	}
-	if err := tx.One(ctx, membershipsQuery.With(there.ID, 1), new(db.ID), new(string)); !isNoRow(err) {
+	if used, err := db.Exists(ctx, tx, membershipsQuery.With(there.ID, 1)); used || err != nil {
 		return there, false, err
 	}
 	if err := u.revokeAccess(ctx, tx, there.ID, 0); err != nil {
 		return there, false, err
 	}
-	return there, true, exec(ctx, tx, clearRecoveryQuery.With(there.ID), deleteUserQuery.With(there.ID))
+	return there, true, tx.Run(ctx, clearRecoveryQuery.With(there.ID), deleteUserQuery.With(there.ID))
 }
-
-func isNoRow(err error) bool { return errors.Is(err, db.ErrNoRow) }
 
 // Create creates a user as the owner of accounts. It checks no permission, and treats the address
 // as verified.
@@ -298,11 +268,8 @@ func (u *Users) ChangePassword(ctx context.Context, in Session, current, passwor
 		return err
 	}
 	return u.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, changePasswordQuery.With(s.ID, phc, s.phc))
-		if err == nil && n == 0 {
-			err = fault.New(fault.Conflict, "password_changed", "The password was changed meanwhile.")
-		}
-		if err != nil {
+		changed := fault.New(fault.Conflict, "password_changed", "The password was changed meanwhile.")
+		if err := tx.ExecOrFail(ctx, changePasswordQuery.With(s.ID, phc, s.phc), changed); err != nil {
 			return err
 		}
 		return u.revokeAccess(ctx, tx, s.ID, in.ID)

@@ -13,8 +13,7 @@ import (
 )
 
 // A user verifies an address with a link that was sent there and shown to nobody else. An
-// unverified user may have any address: by the setup link, by a link of the command line, or from
-// an older release. So that user has the address only until somebody verifies it.
+// unverified user may have any address: by the setup link or by a link of the command line. So that user has the address only until somebody verifies it.
 
 var (
 	confirmAddressQuery = db.SQL(`UPDATE dashboard_user SET address = $2, verified_at = $3 WHERE id = $1 AND verified_at = 0`)
@@ -59,12 +58,8 @@ func (u *Users) keepableMemberships(of []Membership) (open []Membership) {
 // removes all means of signing in, and all memberships that keep doesn't select. A missing account
 // is a fault of the field "keep".
 func (u *Users) takeOverAddress(ctx context.Context, tx *db.Tx, who User, phc string, keep map[db.ID]bool) error {
-	now := u.Now()
-	n, err := tx.Exec(ctx, takeOverQuery.With(who.ID, who.Address, who.Name, phc, db.Micros(now)))
-	if err == nil && n == 0 {
-		err = fault.New(fault.Conflict, "email_taken", "Somebody with this e-mail address is here already: sign in instead.")
-	}
-	if err != nil {
+	taken := fault.New(fault.Conflict, "email_taken", "Somebody with this e-mail address is here already: sign in instead.")
+	if err := tx.ExecOrFail(ctx, takeOverQuery.With(who.ID, who.Address, who.Name, phc, db.Micros(u.Now())), taken); err != nil {
 		return err
 	}
 	of, err := db.All(ctx, tx, membershipsQuery.With(who.ID, math.MaxInt32), scanMembership)
@@ -83,7 +78,7 @@ func (u *Users) takeOverAddress(ctx context.Context, tx *db.Tx, who User, phc st
 			continue
 		}
 		const what = "Somebody proved this address by mail. Who had it without proof is out of the account."
-		err := exec(ctx, tx, deleteMemberQuery.With(m.Account, who.ID))
+		err := tx.Run(ctx, deleteMemberQuery.With(m.Account, who.ID))
 		if err == nil {
 			err = u.auditLog().WriteTx(ctx, tx, audit.Entry{Account: m.Account, Actor: audit.Actor{Kind: audit.ActorUser, ID: who.ID, Name: who.Email}, Action: "claim", Description: what})
 		}
@@ -91,7 +86,7 @@ func (u *Users) takeOverAddress(ctx context.Context, tx *db.Tx, who User, phc st
 			return err
 		}
 	}
-	if err := exec(ctx, tx, clearRecoveryQuery.With(who.ID), deleteAllInvitesByQuery.With(who.ID)); err != nil {
+	if err := tx.Run(ctx, clearRecoveryQuery.With(who.ID), deleteAllInvitesByQuery.With(who.ID)); err != nil {
 		return err
 	}
 	return u.revokeAccess(ctx, tx, who.ID, 0)
@@ -108,10 +103,10 @@ func (u *Users) CreateResetLink(ctx context.Context, who User, proves bool) (tok
 // recipient of that mail would become an operator.
 func (u *Users) SendResetLink(ctx context.Context, who User) error {
 	if !who.Verified() && u.OperatorAccount != 0 {
-		switch err := u.DB.One(ctx, roleQuery.With(u.OperatorAccount, who.ID), new(string)); {
-		case err == nil:
+		switch operator, err := db.Exists(ctx, u.DB, roleQuery.With(u.OperatorAccount, who.ID)); {
+		case operator:
 			return fault.New(fault.Denied, "unconfirmed_operator", "An operator whose address is not confirmed gets no link by mail. Make one with mailstead user link.")
-		case !isNoRow(err):
+		case err != nil:
 			return err
 		}
 	}
@@ -156,7 +151,7 @@ func (u *Users) ResetPassword(ctx context.Context, token, password string, keep 
 			who.Address = t.Address
 			return u.takeOverAddress(ctx, tx, who, phc, keep)
 		}
-		if err := exec(ctx, tx, clearUnverifiedRecoveryQuery.With(t.User), setPasswordQuery.With(t.User, phc)); err != nil {
+		if err := tx.Run(ctx, clearUnverifiedRecoveryQuery.With(t.User), setPasswordQuery.With(t.User, phc)); err != nil {
 			return err
 		}
 		return u.revokeAccess(ctx, tx, t.User, 0)
@@ -191,14 +186,14 @@ func (u *Users) ConfirmAddress(ctx context.Context, in Session, token string) er
 		if err := redeemLink(ctx, tx, t); err != nil {
 			return err
 		}
-		return exec(ctx, tx, confirmAddressQuery.With(t.User, t.Address, db.Micros(u.Now())))
+		return tx.Run(ctx, confirmAddressQuery.With(t.User, t.Address, db.Micros(u.Now())))
 	})
 }
 
 // revokeAccess revokes what a former password gave access to: all sessions of a user except one,
 // password links, and the known networks.
 func (u *Users) revokeAccess(ctx context.Context, tx *db.Tx, person, but db.ID) error {
-	if err := exec(ctx, tx, deleteOtherSessionsQuery.With(person, but), deleteResetLinksQuery.With(person)); err != nil {
+	if err := tx.Run(ctx, deleteOtherSessionsQuery.With(person, but), deleteResetLinksQuery.With(person)); err != nil {
 		return err
 	}
 	return u.Logins.ForgetNetworks(ctx, tx, credentialOf("user", person))
