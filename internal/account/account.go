@@ -6,7 +6,6 @@ package account
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"sync"
 	"time"
@@ -44,10 +43,12 @@ func New(d *db.DB, hub *notify.Hub, now func() time.Time) *Accounts {
 	return &Accounts{db: d, hub: hub, now: now, keyCache: map[[32]byte]cachedKey{}, statusCache: map[db.ID]cachedStatus{}}
 }
 
+const accountColumns = `id, email, name, status, created_at`
+
 var (
 	insertAccountQuery  = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, $3, 'active', $4)`)
-	accountByIDQuery    = db.SQL(`SELECT id, email, name, status, created_at FROM account WHERE id = $1`)
-	accountByEmailQuery = db.SQL(`SELECT id, email, name, status, created_at FROM account WHERE email = $1`)
+	accountByIDQuery    = db.SQL(`SELECT ` + accountColumns + ` FROM account WHERE id = $1`)
+	accountByEmailQuery = db.SQL(`SELECT ` + accountColumns + ` FROM account WHERE email = $1`)
 )
 
 // Create creates an account. The e-mail address identifies it to the operator; a second account
@@ -65,7 +66,7 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 		return Account{}, err
 	}
 	acc := Account{ID: a.db.NewID(), Email: parsed.PersonKey(), Name: name, Status: "active", CreatedAt: a.now().UTC()}
-	_, err = a.db.Exec(ctx, insertAccountQuery.With(acc.ID, acc.Email, acc.Name, db.Micros(acc.CreatedAt)))
+	err = a.db.Run(ctx, insertAccountQuery.With(acc.ID, acc.Email, acc.Name, db.Micros(acc.CreatedAt)))
 	if a.db.IsConflict(err) {
 		return Account{}, fault.New(fault.Conflict, "email_taken", "There is an account with this e-mail address already.")
 	}
@@ -82,12 +83,10 @@ var lockAccountQuery = db.SQL(`SELECT id FROM account WHERE id = $1 {for_update}
 // Lock locks the account until the transaction ends. If the account doesn't exist, it returns
 // fault.NotFound.
 func (a *Accounts) Lock(ctx context.Context, tx *db.Tx, id db.ID) error {
-	err := tx.One(ctx, lockAccountQuery.With(id), new(db.ID))
-	if errors.Is(err, db.ErrNoRow) {
-		return fault.New(fault.NotFound, "not_found", "There is no such account.")
-	}
-	return err
+	return db.IfNoRow(tx.One(ctx, lockAccountQuery.With(id), new(db.ID)), notFound())
 }
+
+func notFound() error { return fault.New(fault.NotFound, "not_found", "There is no such account.") }
 
 // Get finds an account, or returns fault.NotFound.
 func (a *Accounts) Get(ctx context.Context, id db.ID) (Account, error) {
@@ -104,10 +103,10 @@ func (a *Accounts) ByEmail(ctx context.Context, email string) (Account, error) {
 }
 
 func (a *Accounts) findAccount(ctx context.Context, s db.Statement) (Account, error) {
-	var acc Account
-	err := a.db.One(ctx, s, &acc.ID, &acc.Email, &acc.Name, &acc.Status, db.ScanTime(&acc.CreatedAt))
-	if errors.Is(err, db.ErrNoRow) {
-		return acc, fault.New(fault.NotFound, "not_found", "There is no such account.")
-	}
+	return db.Find(ctx, a.db, s, notFound(), scanAccount)
+}
+
+func scanAccount(r db.Row) (acc Account, err error) {
+	err = r.Scan(&acc.ID, &acc.Email, &acc.Name, &acc.Status, db.ScanTime(&acc.CreatedAt))
 	return acc, err
 }

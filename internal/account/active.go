@@ -4,7 +4,6 @@ package account
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -63,8 +62,6 @@ func SuspendedAccounts(ctx context.Context, r db.Reader) (map[db.ID]bool, error)
 // IsActive reports whether an account exists and is not suspended, without a cache.
 func IsActive(ctx context.Context, r db.Reader, id db.ID) (bool, error) {
 	var status string
-	if err := r.One(ctx, statusByIDQuery.With(id), &status); err != nil && !errors.Is(err, db.ErrNoRow) {
-		return false, err
-	}
-	return status == StatusActive, nil
+	err := r.One(ctx, statusByIDQuery.With(id), &status)
+	return status == StatusActive, db.IfNoRow(err, nil)
 }

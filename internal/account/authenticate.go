@@ -4,7 +4,6 @@ package account
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"slices"
 	"strings"
@@ -63,8 +62,7 @@ const (
 )
 
 var (
-	keyByHashQuery = db.SQL(`SELECT k.id, k.account, k.name, k.hint, k.scopes, k.domain, k.networks, k.expires_at, k.last_used_at, k.exposed_at, k.created_at,
-			k.requests_per_second, k.burst, k.sends_per_hour, k.sends_per_day, k.recipients_per_day, a.status
+	keyByHashQuery = db.SQL(`SELECT ` + keyColumns + `, a.status
 		FROM api_key k JOIN account a ON a.id = k.account WHERE k.hash = $1`)
 	touchKeyQuery = db.SQL(`UPDATE api_key SET last_used_at = $2 WHERE id = $1 AND last_used_at < $3`)
 )
@@ -78,11 +76,8 @@ func (a *Accounts) Authenticate(ctx context.Context, token string, from netip.Ad
 		return Principal{}, unknown
 	}
 	entry, err := a.lookUpKey(ctx, [32]byte(secret.HashToken(token)))
-	if errors.Is(err, db.ErrNoRow) {
-		return Principal{}, unknown
-	}
 	if err != nil {
-		return Principal{}, err
+		return Principal{}, db.IfNoRow(err, unknown)
 	}
 	k, now := entry.key, a.now()
 	from = from.Unmap()
@@ -112,7 +107,7 @@ func (a *Accounts) lookUpKey(ctx context.Context, hash [32]byte) (cachedKey, err
 	var status string
 	err := a.db.Each(ctx, keyByHashQuery.With(hash[:]), func(r db.Row) error {
 		var err error
-		entry.key, err = scanKey(rowWithExtra{r, &status})
+		entry.key, err = scanKey(db.WithExtra(r, &status))
 		return err
 	})
 	if err != nil {
@@ -133,14 +128,6 @@ func (a *Accounts) lookUpKey(ctx context.Context, hash [32]byte) (cachedKey, err
 	a.keyCache[hash] = entry
 	return entry, nil
 }
-
-// rowWithExtra scans one additional column after those that the caller scans.
-type rowWithExtra struct {
-	db.Row
-	extra any
-}
-
-func (s rowWithExtra) Scan(dst ...any) error { return s.Row.Scan(append(dst, s.extra)...) }
 
 // touchKey records the time of use. It must not delay or fail a request, so it runs in the
 // background, at most once a minute per key.

@@ -4,7 +4,6 @@ package account
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"time"
 
@@ -36,8 +35,5 @@ func (a *Accounts) RecordExposure(ctx context.Context, token string, from netip.
 			Actor:       audit.Actor{Kind: audit.ActorAPIKey, ID: k.ID, Name: k.Name, IP: from},
 			Description: "Sent the API key without TLS. Others may have read it: replace it."})
 	})
-	if errors.Is(err, db.ErrNoRow) {
-		return Key{}, false, nil
-	}
-	return k, err == nil, err
+	return k, err == nil, db.IfNoRow(err, nil)
 }

@@ -137,14 +137,16 @@ func parsePrefix(s string) (netip.Prefix, error) {
 	return p.Masked(), err
 }
 
+// keyColumns are the columns that scanKey scans.
+const keyColumns = `k.id, k.account, k.name, k.hint, k.scopes, k.domain, k.networks, k.expires_at, k.last_used_at, k.exposed_at, k.created_at,
+	k.requests_per_second, k.burst, k.sends_per_hour, k.sends_per_day, k.recipients_per_day`
+
 var (
 	insertKeyQuery = db.SQL(`INSERT INTO api_key (id, account, name, hint, hash, scopes, domain, networks, expires_at, last_used_at, created_at,
 			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, 0, $10, $11, $12, $13, $14, $15)`)
-	countKeysQuery = db.SQL(`SELECT COUNT(*) FROM api_key WHERE account = $1`)
-	listKeysQuery  = db.PagedSQL(`SELECT id, account, name, hint, scopes, domain, networks, expires_at, last_used_at, exposed_at, created_at,
-			requests_per_second, burst, sends_per_hour, sends_per_day, recipients_per_day
-		FROM api_key WHERE {page account = $1}`)
+	countKeysQuery       = db.SQL(`SELECT COUNT(*) FROM api_key WHERE account = $1`)
+	listKeysQuery        = db.PagedSQL(`SELECT ` + keyColumns + ` FROM api_key k WHERE {page account = $1}`)
 	insertOperatorsQuery = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'operators', 'The operators of the service', 'active', $2)
 		ON CONFLICT (id) DO NOTHING`)  // not a valid address, so that nobody can have it
 	deleteKeyQuery = db.SQL(`DELETE FROM api_key WHERE id = $1 AND account = $2`)
@@ -220,10 +222,7 @@ func (a *Accounts) Keys(ctx context.Context, account db.ID, page db.Page) ([]Key
 // DeleteKey deletes a key, with immediate effect on every node. A key of another account is
 // fault.NotFound.
 func (a *Accounts) DeleteKey(ctx context.Context, account, id db.ID) error {
-	n, err := a.db.Exec(ctx, deleteKeyQuery.With(id, account))
-	if err == nil && n == 0 {
-		err = fault.New(fault.NotFound, "not_found", "There is no API key with this id.")
-	}
+	err := a.db.ExecOrFail(ctx, deleteKeyQuery.With(id, account), fault.New(fault.NotFound, "not_found", "There is no API key with this id."))
 	if err == nil {
 		a.invalidate(account)
 		a.hub.Wake(notify.Key{Kind: notify.Account, ID: int64(account)})

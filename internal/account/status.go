@@ -18,16 +18,13 @@ const (
 )
 
 var (
-	listAccountsQuery = db.PagedSQL(`SELECT id, email, name, status, created_at FROM account WHERE id > $1 AND {page}`)
+	listAccountsQuery = db.PagedSQL(`SELECT ` + accountColumns + ` FROM account WHERE id > $1 AND {page}`)
 	setStatusQuery    = db.SQL(`UPDATE account SET status = $2 WHERE id = $1 AND id <> $3`)
 )
 
 // List lists the customers, newest first.
 func (a *Accounts) List(ctx context.Context, page db.Page) ([]Account, bool, error) {
-	return db.ReadPage(ctx, a.db, listAccountsQuery, page, func(r db.Row) (acc Account, err error) {
-		err = r.Scan(&acc.ID, &acc.Email, &acc.Name, &acc.Status, db.ScanTime(&acc.CreatedAt))
-		return acc, err
-	}, OperatorAccount)
+	return db.ReadPage(ctx, a.db, listAccountsQuery, page, scanAccount, OperatorAccount)
 }
 
 // SetStatus suspends an account or ends its suspension, on all nodes within seconds. It returns
@@ -38,10 +35,7 @@ func (a *Accounts) SetStatus(ctx context.Context, id db.ID, status string) error
 		bad.Add("status", "invalid", "The status is active or suspended.")
 		return bad.Err()
 	}
-	n, err := a.db.Exec(ctx, setStatusQuery.With(id, status, OperatorAccount))
-	if err == nil && n == 0 {
-		err = fault.New(fault.NotFound, "not_found", "There is no such account.")
-	}
+	err := a.db.ExecOrFail(ctx, setStatusQuery.With(id, status, OperatorAccount), notFound())
 	if err == nil {
 		a.invalidate(id)
 		a.hub.Wake(notify.Key{Kind: notify.Account, ID: int64(id)})

@@ -201,6 +201,16 @@ func scanOne(each func(func(Row) error) error, dst []any) error {
 	return nil
 }
 
+// WithExtra returns a row whose Scan also reads extra, after the columns that its caller reads.
+func WithExtra(r Row, extra ...any) Row { return rowWithExtra{r, extra} }
+
+type rowWithExtra struct {
+	Row
+	extra []any
+}
+
+func (r rowWithExtra) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.extra...)...) }
+
 // IfNoRow replaces ErrNoRow by another error, which may be nil.
 func IfNoRow(err, other error) error {
 	if errors.Is(err, ErrNoRow) {

@@ -66,8 +66,7 @@ func New(d *db.DB, now func() time.Time) *Keys {
 }
 
 var (
-	// The previous release stored responses under the path alone ($5).
-	findQuery  = db.SQL(`SELECT path, sum, response FROM idempotency WHERE account = $1 AND path IN ($2, $5) AND key = $3 AND expires_at > $4`)
+	findQuery  = db.SQL(`SELECT sum, response FROM idempotency WHERE account = $1 AND path = $2 AND key = $3 AND expires_at > $4`)
 	storeQuery = db.SQL(`INSERT INTO idempotency (account, path, key, sum, response, expires_at) VALUES ($1, $2, $3, $4, $5, $6)
 		ON CONFLICT (account, path, key) DO UPDATE SET sum = excluded.sum, response = excluded.response, expires_at = excluded.expires_at
 		WHERE idempotency.expires_at <= $7`)
@@ -122,40 +121,17 @@ func (c *Claim) Release() {
 // LoadResponse returns the response that is stored under the key, or nil. sum is the checksum of
 // the request's body. If the response is for another body, it returns a fault.Invalid with the code
 // idempotency_key_reused.
-//
-// The previous release didn't store the principal. Its responses only count for the same body. So a
-// request repeated after the upgrade doesn't take effect twice, and another principal's key doesn't
-// conflict.
 func (c *Claim) LoadResponse(ctx context.Context, sum [sha256.Size]byte) ([]byte, error) {
-	var own, earlier []byte
-	reused := false
-	err := c.keys.db.Each(ctx, findQuery.With(c.account, c.pathColumn(), c.key, db.Micros(c.keys.now()), c.path), func(r db.Row) error {
-		var path string
-		var of, answer []byte
-		if err := r.Scan(&path, &of, &answer); err != nil {
-			return err
-		}
-		same := string(of) == string(sum[:])
-		switch {
-		case path == c.pathColumn() && same:
-			own = answer
-		case path == c.pathColumn():
-			reused = true
-		case same:
-			earlier = answer
-		}
-		return nil
-	})
+	var of, response []byte
+	err := c.keys.db.One(ctx, findQuery.With(c.account, c.pathColumn(), c.key, db.Micros(c.keys.now())), &of, &response)
 	switch {
 	case err != nil:
-		return nil, err
-	case reused:
+		return nil, db.IfNoRow(err, nil)
+	case string(of) != string(sum[:]):
 		return nil, fault.New(fault.Invalid, "idempotency_key_reused",
 			"This idempotency key was used with another request. Make a new key for each request.")
-	case own != nil:
-		return own, nil
 	}
-	return earlier, nil
+	return response, nil
 }
 
 // StoreResponse queues the statement that stores a response, which must not be empty, as a guard.

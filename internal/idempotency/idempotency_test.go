@@ -221,29 +221,3 @@ func TestKeysOfPrincipals(t *testing.T) {
 		}
 	})
 }
-
-var storeEarlier = db.SQL(`INSERT INTO idempotency (account, path, key, sum, response, expires_at) VALUES ($1, $2, $3, $4, $5, $6)`)
-
-// The previous release stored responses without the principal. A request that is repeated after the
-// upgrade gets that response; one with another body counts as another principal's.
-func TestStoredByTheReleaseBefore(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		k := idempotency.New(d, time.Now)
-		if _, err := d.Exec(t.Context(), storeEarlier.With(1, "/send", "k", one[:], []byte("earlier"), db.Micros(time.Now().Add(time.Hour)))); err != nil {
-			t.Fatal(err)
-		}
-		c := claim(t, k, 1, "/send", "k")
-		if got, err := c.LoadResponse(t.Context(), one); string(got) != "earlier" || err != nil {
-			t.Errorf("the same request: %q %v", got, err)
-		}
-		if got, err := c.LoadResponse(t.Context(), other); got != nil || err != nil {
-			t.Errorf("another request: %q %v", got, err)
-		}
-		if err := commit(t, d, c, other, "own"); err != nil {
-			t.Fatal(err)
-		}
-		if got, err := c.LoadResponse(t.Context(), other); string(got) != "own" || err != nil {
-			t.Errorf("%q %v", got, err)
-		}
-	})
-}

@@ -218,7 +218,7 @@ func (m *Mailboxes) verifyAppPassword(ctx context.Context, a *loginAttempt, may 
 func scanAppLogin(r db.Row) (l loginCandidate, err error) {
 	var app db.ID
 	var name, protocols string
-	l.Mailbox, err = scanMailbox(rowWithExtra{r, []any{&app, &name, &protocols, &l.scram}})
+	l.Mailbox, err = scanMailbox(db.WithExtra(r, &app, &name, &protocols, &l.scram))
 	l.appPassword, l.appPasswordName, l.protocols = app, name, splitProtocols(protocols)
 	return l, err
 }

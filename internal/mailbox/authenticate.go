@@ -171,15 +171,7 @@ func (m *Mailboxes) requester(a *loginAttempt) credential.Requester {
 }
 
 func scanLogin(r db.Row) (l loginCandidate, err error) {
-	l.Mailbox, err = scanMailbox(rowWithExtra{r, []any{&l.phc, &l.scram}})
+	l.Mailbox, err = scanMailbox(db.WithExtra(r, &l.phc, &l.scram))
 	l.protocols = []Protocol{IMAP, SMTP, Web}
 	return l, err
 }
-
-// rowWithExtra scans additional columns after those that the caller scans.
-type rowWithExtra struct {
-	db.Row
-	extra []any
-}
-
-func (r rowWithExtra) Scan(dst ...any) error { return r.Row.Scan(append(dst, r.extra...)...) }

@@ -87,14 +87,7 @@ func (l *List) Get(ctx context.Context, account db.ID, idOrAddress string) (Entr
 	if err != nil {
 		return Entry{}, err
 	}
-	found, err := db.All(ctx, l.DB, find, scanEntry)
-	if err == nil && len(found) == 0 {
-		err = errNotListed
-	}
-	if err != nil {
-		return Entry{}, err
-	}
-	return found[0], nil
+	return db.Find(ctx, l.DB, find, errNotListed, scanEntry)
 }
 
 // Delete deletes an entry by its id, or all entries of an address. It returns fault.NotFound if
@@ -104,11 +97,7 @@ func (l *List) Delete(ctx context.Context, account db.ID, idOrAddress string) er
 	if err != nil {
 		return err
 	}
-	n, err := l.DB.Exec(ctx, remove)
-	if err == nil && n == 0 {
-		err = errNotListed
-	}
-	return err
+	return l.DB.ExecOrFail(ctx, remove, errNotListed)
 }
 
 func byIDOrAddress(id, addr *db.Query, account db.ID, idOrAddress string) (db.Statement, error) {
