@@ -25,7 +25,7 @@ type exportCommand struct {
 	Folder  string `help:"Only this folder of the mailbox." placeholder:"FOLDER"`
 	Path    string `arg:"" help:"What to write, which must not be there: a file or, for maildir, a folder. One that ends in .tar is a tar of the Maildirs, in .gz or .tgz packed by gzip; - is standard output."`
 
-	apiFlags
+	apiFlags `embed:"" set:"scopes=the scopes mailboxes.read and mail.read"`
 }
 
 // Run exports a mailbox to a file. The file gets its name only once it is on disk and complete,

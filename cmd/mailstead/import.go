@@ -21,27 +21,7 @@ type importCommand struct {
 	Quoting string   `help:"Which lines of an mbox that begin with From were quoted by a >: auto, mboxrd, mboxo, or mboxcl2 for none." default:"auto" enum:"auto,mboxrd,mboxo,mboxcl2"`
 	Paths   []string `arg:"" name:"path" help:"An mbox, an .eml, a tar, packed by gzip or not, a Maildir or a folder of any of these; - for standard input."`
 
-	apiFlags
-}
-
-// apiFlags are the flags that name the service for customer commands.
-type apiFlags struct {
-	URL  string `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
-	Key  string `env:"MAILSTEAD_API_KEY" help:"An API key with the scopes mailboxes.read, and mailboxes.write to import or mail.read to export; that of mailstead dev by default." placeholder:"KEY"`
-	Data string `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
-}
-
-// openMailbox connects to the service and finds a mailbox by its address.
-func (a apiFlags) openMailbox(ctx context.Context, address string) (api *client.Client, id string, err error) {
-	at := listenCommand{URL: a.URL, Key: a.Key, Data: a.Data}
-	if err := at.loadDevSettings(); err != nil {
-		return nil, "", err
-	}
-	if api, err = client.New(at.URL, at.Key); err != nil {
-		return nil, "", err
-	}
-	id, err = findMailbox(ctx, api, address)
-	return api, id, err
+	apiFlags `embed:"" set:"scopes=the scopes mailboxes.read and mailboxes.write"`
 }
 
 // Run imports the paths one by one.

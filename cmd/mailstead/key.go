@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
+	"text/tabwriter"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -83,5 +85,56 @@ func (c *keyCreate) Run() error {
 		}
 		_, err = fmt.Println(token)
 		return err
+	})
+}
+
+type keyList struct {
+	serviceFlags
+	Email    string `help:"The account's e-mail address." placeholder:"ADDRESS"`
+	Operator bool   `help:"The keys of operators instead."`
+}
+
+func (c *keyList) Run() error {
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
+		whose, err := findKeyOwner(ctx, d, c.Email, c.Operator)
+		if err != nil {
+			return err
+		}
+		t := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+		_, _ = fmt.Fprintln(t, "ID\tBEGINS\tNAME\tSCOPES\tLAST USED\tEXPIRES") // Flush returns the error
+		for at := (db.Page{Limit: db.MaxPageSize}); ; {
+			keys, more, err := d.Accounts.Keys(ctx, whose, at)
+			if err != nil {
+				return err
+			}
+			for _, k := range keys {
+				_, _ = fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Hint, printable(k.Name, 40), strings.Join(k.Scopes, ","), formatTime(k.LastUsedAt), formatTime(k.ExpiresAt))
+				at.After = k.ID
+			}
+			if !more {
+				return t.Flush()
+			}
+		}
+	})
+}
+
+type keyDelete struct {
+	serviceFlags
+	ID       string `arg:"" help:"The key's id, as key list shows it."`
+	Email    string `help:"The account's e-mail address." placeholder:"ADDRESS"`
+	Operator bool   `help:"A key of operators instead."`
+}
+
+func (c *keyDelete) Run() error {
+	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
+		whose, err := findKeyOwner(ctx, d, c.Email, c.Operator)
+		if err != nil {
+			return err
+		}
+		id, err := db.ParseID(c.ID)
+		if err != nil {
+			return err
+		}
+		return d.RunAudited(ctx, whose, "key delete", id.String(), "Deleted an API key.", func() error { return d.Accounts.DeleteKey(ctx, whose, id) })
 	})
 }

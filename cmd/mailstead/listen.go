@@ -9,7 +9,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,12 +16,12 @@ import (
 	"net/http"
 	"net/url"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -34,12 +33,10 @@ const (
 )
 
 type listenCommand struct {
-	Forward string   `required:"" help:"Where each event is sent, signed like a webhook." placeholder:"URL"`
-	Events  []string `help:"Kinds of event, separated by commas; all by default." placeholder:"KIND" field:"type"`
-	URL     string   `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
-	Key     string   `env:"MAILSTEAD_API_KEY" help:"An API key with the scope events.read, and mail.read for the content of mail; that of mailstead dev by default." placeholder:"KEY"`
-	Secret  string   `env:"MAILSTEAD_WEBHOOK_SECRET" help:"What signs; one that belongs to the API key by default." placeholder:"SECRET"`
-	Data    string   `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
+	Forward  string   `required:"" help:"Where each event is sent, signed like a webhook." placeholder:"URL"`
+	Events   []string `help:"Kinds of event, separated by commas; all by default." placeholder:"KIND" field:"type"`
+	Secret   string   `env:"MAILSTEAD_WEBHOOK_SECRET" help:"What signs; one that belongs to the API key by default." placeholder:"SECRET"`
+	apiFlags `embed:"" set:"scopes=the scope events.read, and mail.read for the content of mail"`
 }
 
 // Run forwards events until it is interrupted.
@@ -96,29 +93,6 @@ func (c *listenCommand) listen(ctx context.Context) error {
 	return nil
 }
 
-// loadDevSettings sets missing values from a sandbox's dev.json.
-func (c *listenCommand) loadDevSettings() error {
-	if c.URL != "" && c.Key != "" {
-		return nil
-	}
-	if c.URL != "" {
-		return errors.New("--key is missing, or $MAILSTEAD_API_KEY")
-	}
-	var dev struct {
-		BaseURL string `json:"base_url"`
-		APIKey  string `json:"api_key"`
-	}
-	text, err := os.ReadFile(filepath.Join(c.Data, "dev.json"))
-	if err == nil {
-		err = json.Unmarshal(text, &dev)
-	}
-	if err != nil {
-		return fmt.Errorf("start `mailstead dev`, or give --url and --key: %w", err)
-	}
-	c.URL, c.Key = dev.BaseURL, cmp.Or(c.Key, dev.APIKey)
-	return nil
-}
-
 // deriveSecret derives a secret from an API key that reveals nothing about the key. The result is
 // always the same, so that the application is configured once.
 func deriveSecret(key string) string {
@@ -162,18 +136,7 @@ func (c *streamTransport) waitRetry(ctx context.Context, d time.Duration) error 
 		c.broken = true
 		fmt.Fprintln(os.Stderr, "the connection to the service is lost; trying again")
 	}
-	return sleep(ctx, d)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return notify.Sleep(ctx, d)
 }
 
 // forwarder sends events to a receiver as the service does.
@@ -205,7 +168,7 @@ func (f *forwarder) forward(ctx context.Context, e *client.StreamedEvent) error 
 			if pause == 100*time.Millisecond {
 				fmt.Fprintf(os.Stderr, "nobody listens at %s; waiting\n", f.url.Host)
 			}
-			if err := sleep(ctx, pause); err != nil {
+			if err := notify.Sleep(ctx, pause); err != nil {
 				return err
 			}
 			continue

@@ -30,9 +30,7 @@ type migrateCommand struct {
 	Insecure           bool     `name:"source-insecure" help:"Accept any certificate of the source." field:"source.insecure_skip_verify"`
 	Folders            []string `help:"The only folders to copy, by their names there, separated by commas." placeholder:"FOLDER" field:"source.folders"`
 
-	URL  string `name:"url" help:"The service; that of mailstead dev by default." placeholder:"URL"`
-	Key  string `env:"MAILSTEAD_API_KEY" help:"An API key with the scopes migrations.write and mailboxes.read; that of mailstead dev by default." placeholder:"KEY"`
-	Data string `help:"Data folder of mailstead dev." default:"${dev_data}" placeholder:"DIR"`
+	apiFlags `embed:"" set:"scopes=the scopes migrations.write and mailboxes.read"`
 }
 
 // Run copies a mailbox, and shows the progress.
@@ -43,15 +41,7 @@ func (c *migrateCommand) Run() error {
 }
 
 func (c *migrateCommand) migrate(ctx context.Context) error {
-	at := listenCommand{URL: c.URL, Key: c.Key, Data: c.Data}
-	if err := at.loadDevSettings(); err != nil {
-		return err
-	}
-	api, err := client.New(at.URL, at.Key)
-	if err != nil {
-		return err
-	}
-	box, err := findMailbox(ctx, api, c.Mailbox)
+	api, box, err := c.openMailbox(ctx, c.Mailbox)
 	if err != nil {
 		return err
 	}
@@ -67,19 +57,6 @@ func (c *migrateCommand) migrate(ctx context.Context) error {
 	}
 	fmt.Printf("Migration %s\n", m.ID)
 	return followMigration(ctx, api, m.ID)
-}
-
-// findMailbox finds a mailbox by its address.
-func findMailbox(ctx context.Context, api *client.Client, address string) (id string, err error) {
-	for m, err := range api.Mailboxes(ctx, client.MailboxFilter{}) {
-		if err != nil {
-			return "", err
-		}
-		if strings.EqualFold(m.Address, address) {
-			return m.ID, nil
-		}
-	}
-	return "", errors.New("--mailbox: there is no mailbox with this address")
 }
 
 // password returns the source's password from a file, the environment or the terminal.

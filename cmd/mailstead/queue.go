@@ -3,11 +3,13 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -74,7 +76,7 @@ type bulkFlags struct {
 	JSON   bool `name:"json" help:"Print the result as JSON." env:"-"`
 }
 
-type operatorFunc func(o *queue.Admin) func(context.Context, queue.Command) (queue.Result, error)
+type operatorFunc func(*queue.Admin, context.Context, queue.Command) (queue.Result, error)
 
 // execute runs a command and prints the result.
 func (c *bulkFlags) execute(past string, or queue.Command, which operatorFunc, before func(ctx context.Context, d *server.AdminTools, or queue.Command) error) error {
@@ -96,7 +98,7 @@ func (c *bulkFlags) execute(past string, or queue.Command, which operatorFunc, b
 		or.Progress = p.print
 		var res queue.Result
 		act := func() (err error) {
-			res, err = which(d.Queue)(ctx, or)
+			res, err = which(d.Queue, ctx, or)
 			return err
 		}
 		if or.DryRun {
@@ -183,4 +185,77 @@ func (p *queueProgress) end() {
 	if p.terminal && p.printed {
 		_, _ = fmt.Fprintln(os.Stderr)
 	}
+}
+
+type queueRetry struct{ bulkFlags }
+
+func (c *queueRetry) Run() error {
+	return c.execute("due now", queue.Command{}, (*queue.Admin).Retry, nil)
+}
+
+type queueHold struct {
+	bulkFlags
+	Reason string `help:"Why, for those who look at the queue." placeholder:"TEXT" env:"-"`
+	Once   bool   `help:"Hold only what is there, not what is still to come." env:"-"`
+}
+
+func (c *queueHold) Run() error {
+	return c.execute("held", queue.Command{Reason: c.Reason, ExistingOnly: c.Once}, (*queue.Admin).Hold, nil)
+}
+
+type queueRelease struct {
+	bulkFlags
+	Once bool `help:"Release what is there, and let the standing hold be." env:"-"`
+}
+
+func (c *queueRelease) Run() error {
+	return c.execute("released", queue.Command{ExistingOnly: c.Once}, (*queue.Admin).Release, nil)
+}
+
+// maxUnconfirmedDrops is the maximum number of deliveries dropped without confirmation.
+const maxUnconfirmedDrops = 10
+
+type queueDrop struct {
+	bulkFlags
+	Reason string        `help:"Why, for the accounts and senders." placeholder:"TEXT" env:"-"`
+	Silent bool          `help:"Send the senders of submissions no report." env:"-"`
+	Wait   time.Duration `help:"How long to wait for what nodes have in hand." default:"30s" placeholder:"TIME" env:"-"`
+	Yes    bool          `help:"Drop more than 10 deliveries without a question." env:"-"`
+}
+
+func (c *queueDrop) Run() error {
+	if c.Wait < 0 {
+		return errors.New("--wait must be a time such as 30s")
+	}
+	return c.execute("dropped", queue.Command{Reason: c.Reason, Silent: c.Silent, Wait: c.Wait}, func(o *queue.Admin, ctx context.Context, or queue.Command) (queue.Result, error) {
+		res, err := o.Drop(ctx, or)
+		if err == nil && res.Leased > 0 {
+			err = fmt.Errorf("%s still in the hand of a node, and held when it lets go: give the order again", formatDeliveries(res.Leased))
+		}
+		return res, err
+	}, c.confirm)
+}
+
+// confirm asks before many deliveries are dropped.
+func (c *queueDrop) confirm(ctx context.Context, d *server.AdminTools, or queue.Command) error {
+	if c.Yes {
+		return nil
+	}
+	p := newQueueProgress("dropped")
+	or.DryRun, or.Progress = true, p.print
+	res, err := d.Queue.Drop(ctx, or)
+	p.end()
+	if err != nil || res.Matched <= maxUnconfirmedDrops {
+		return err
+	}
+	if !isTerminal(os.Stdin) {
+		return fmt.Errorf("this would drop %s: repeat it with --yes if that is meant", formatDeliveries(res.Matched))
+	}
+	_, _ = fmt.Fprintf(os.Stderr, "Drop %s? [y/N] ", formatDeliveries(res.Matched))
+	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n') // EOF means no
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	return errors.New("nothing was dropped: answer y, or repeat it with --yes")
 }
