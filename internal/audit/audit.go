@@ -66,19 +66,21 @@ const (
 	maxID          = 200
 )
 
+const entryColumns = `id, account, person, actor_email, summary, address, created_at, actor, action, object_id, state`
+
 var (
-	insertQuery = db.SQL(`INSERT INTO dashboard_audit (id, account, person, actor_email, summary, address, created_at, actor, action, object_id, state)
+	insertQuery = db.SQL(`INSERT INTO dashboard_audit (` + entryColumns + `)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
 	// insertLimitedQuery adds an entry, unless there is a recent equal one, or there are too many
 	// recent ones for the action and object.
-	insertLimitedQuery = db.SQL(`INSERT INTO dashboard_audit (id, account, person, actor_email, summary, address, created_at, actor, action, object_id, state)
+	insertLimitedQuery = db.SQL(`INSERT INTO dashboard_audit (` + entryColumns + `)
 		SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), CAST($3 AS BIGINT), CAST($4 AS TEXT), CAST($5 AS TEXT), CAST($6 AS TEXT), CAST($7 AS BIGINT),
 			CAST($8 AS TEXT), CAST($9 AS TEXT), CAST($10 AS TEXT), CAST($11 AS TEXT)
 		WHERE (SELECT COUNT(*) FROM dashboard_audit WHERE account = $2 AND id >= $12 AND action = $9 AND object_id = $10
 			AND ($13 = 0 OR actor = $8 AND person = $3 AND summary = $5 AND address = $6)) < $14`)
 	completeQuery = db.SQL(`UPDATE dashboard_audit SET state = $2, summary = $3, object_id = $4 WHERE id = $1`)
 	deleteQuery   = db.SQL(`DELETE FROM dashboard_audit WHERE id = $1`)
-	listQuery     = db.PagedSQL(`SELECT id, account, person, actor_email, summary, address, created_at, actor, action, object_id, state FROM dashboard_audit
+	listQuery     = db.PagedSQL(`SELECT ` + entryColumns + ` FROM dashboard_audit
 		WHERE {page account = $1}`)
 	pruneQuery = db.SQL(`DELETE FROM dashboard_audit WHERE id IN (SELECT id FROM dashboard_audit WHERE created_at < $1 ORDER BY created_at LIMIT $2)`)
 )

@@ -54,10 +54,10 @@ func CheckFiles(ctx context.Context, r db.Reader, dir string, most int) (w FileC
 			if err == nil && info.Size() == x.size {
 				continue
 			}
-			if err := r.One(ctx, fileReferenceQuery.With(x.file), new(int64)); errors.Is(err, db.ErrNoRow) {
-				continue // deleted between the two checks
-			} else if err != nil {
+			if used, err := db.Exists(ctx, r, fileReferenceQuery.With(x.file)); err != nil {
 				return w, err
+			} else if !used {
+				continue // deleted between the two checks
 			}
 			if w.FirstPath == "" {
 				w.FirstPath = f.path(x.file)

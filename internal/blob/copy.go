@@ -125,9 +125,9 @@ func (s *Store) copyUnlessPresent(ctx context.Context, to FileStore, name db.ID,
 // may not be inserted yet (see Sweep).
 func (s *Store) UnreferencedFiles(ctx context.Context) (list []db.ID, err error) {
 	err = s.Files.Each(ctx, s.Now().Add(24*time.Hour), func(name db.ID) error {
-		err := s.DB.One(ctx, fileReferenceQuery.With(name), new(db.ID))
-		if errors.Is(err, db.ErrNoRow) {
-			list, err = append(list, name), nil
+		used, err := db.Exists(ctx, s.DB, fileReferenceQuery.With(name))
+		if err == nil && !used {
+			list = append(list, name)
 		}
 		return err
 	})

@@ -4,7 +4,6 @@ package blob
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -27,8 +26,7 @@ func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {
 	}
 	now, unnamed := s.Now(), map[db.ID]time.Time{}
 	err = s.Files.Each(ctx, now.Add(-SweepAge), func(name db.ID) error {
-		err := s.DB.One(ctx, fileReferenceQuery.With(name), new(db.ID))
-		if !errors.Is(err, db.ErrNoRow) {
+		if used, err := db.Exists(ctx, s.DB, fileReferenceQuery.With(name)); used || err != nil {
 			return err
 		}
 		since, known := s.unreferenced[name]

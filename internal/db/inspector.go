@@ -213,10 +213,7 @@ var keyFingerprintQuery = SQL(`SELECT fingerprint FROM service_key WHERE id = 1`
 // before its first use. BindSecretKey compares it.
 func (l *Inspector) KeyFingerprint(ctx context.Context) (fingerprint string, err error) {
 	err = l.One(ctx, keyFingerprintQuery.With(), &fingerprint)
-	if errors.Is(err, ErrNoRow) {
-		err = nil
-	}
-	return fingerprint, err
+	return fingerprint, IfNoRow(err, nil)
 }
 
 var instanceNameQuery = SQL(`SELECT name FROM database_name WHERE id = 1`)
@@ -224,10 +221,7 @@ var instanceNameQuery = SQL(`SELECT name FROM database_name WHERE id = 1`)
 // InstanceName returns the name that DB.InstanceName returns; "" before the first call of that.
 func (l *Inspector) InstanceName(ctx context.Context) (name string, err error) {
 	err = l.One(ctx, instanceNameQuery.With(), &name)
-	if errors.Is(err, ErrNoRow) {
-		err = nil
-	}
-	return name, err
+	return name, IfNoRow(err, nil)
 }
 
 // NodeState is the state of a node in the database, by the database's clock.

@@ -22,6 +22,5 @@ func (d *DB) InstanceName(ctx context.Context) (name string, err error) {
 
 // ResetInstanceName deletes the instance name, so that a copy of a database gets its own.
 func (d *DB) ResetInstanceName(ctx context.Context) error {
-	_, err := d.Exec(ctx, resetInstanceNameQuery.With())
-	return err
+	return d.Run(ctx, resetInstanceNameQuery.With())
 }

@@ -162,10 +162,7 @@ func (l *Log) startPosition(ctx context.Context, f *Filter) (int64, error) {
 		return from, nil
 	}
 	var position int64
-	err := l.DB.One(ctx, first.With(db.MinIDAt(at)), &position)
-	if errors.Is(err, db.ErrNoRow) {
-		position, err = 0, nil // no event is that late
-	}
+	err := db.IfNoRow(l.DB.One(ctx, first.With(db.MinIDAt(at)), &position), nil) // 0: no event is that late
 	switch {
 	case err != nil:
 		return 0, err
@@ -181,8 +178,5 @@ func (l *Log) startPosition(ctx context.Context, f *Filter) (int64, error) {
 // want only new events begin there.
 func (l *Log) LastPosition(ctx context.Context) (position int64, err error) {
 	err = l.DB.One(ctx, lastPositionQuery.With(), &position)
-	if errors.Is(err, db.ErrNoRow) {
-		return 0, nil
-	}
-	return position, err
+	return position, db.IfNoRow(err, nil)
 }

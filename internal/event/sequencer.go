@@ -72,15 +72,11 @@ var errNotLeader = errors.New("another node numbers the events")
 // AssignPositions assigns positions to the next events, in a commit that only the holder of the
 // leader job can make. It returns the number of numbered events.
 func (l *Log) AssignPositions(ctx context.Context) (int, error) {
-	err := l.DB.One(ctx, anyUnnumberedQuery.With(), new(int64))
-	if errors.Is(err, db.ErrNoRow) {
-		return 0, nil
-	}
-	if err != nil {
+	if waiting, err := db.Exists(ctx, l.DB, anyUnnumberedQuery.With()); !waiting || err != nil {
 		return 0, err
 	}
 	var accounts []db.ID
-	err = l.DB.Write(ctx, 0, &db.Mutation{
+	err := l.DB.Write(ctx, 0, &db.Mutation{
 		// The leader job's row stays locked until the commit, so the statement below sees every
 		// position that was assigned before.
 		Guard: func(b *db.Batch) { l.Node.GuardLeaderJob(b, "sequencer", errNotLeader) },

@@ -46,7 +46,8 @@ func (m *Service) rowScanner() func(db.Row) (Migration, error) {
 			return g, err
 		}
 		g.Source.Insecure = insecure != 0
-		if lease == 0 && g.Retries > 0 && !g.Finished() {
+		if lease != 0 || g.Retries == 0 || g.Finished() {
+			g.RetryAt = time.Time{}
 		}
 		if lease != 0 && g.State == Running {
 			p.setRates(now.Sub(db.Time(runAt)), p.MessagesDone-runMessages, p.BytesCopied-runBytes)
@@ -84,14 +85,7 @@ func (m *Service) Get(ctx context.Context, account, id db.ID) (Migration, error)
 }
 
 func (m *Service) read(ctx context.Context, r db.Reader, id db.ID) (Migration, error) {
-	found, err := db.All(ctx, r, getQuery.With(id), m.rowScanner())
-	if err != nil {
-		return Migration{}, err
-	}
-	if len(found) == 0 {
-		return Migration{}, notFound()
-	}
-	return found[0], nil
+	return db.Find(ctx, r, getQuery.With(id), notFound(), m.rowScanner())
 }
 
 // List returns a page of an account's migrations, newest first. With a domain, it returns only
@@ -161,12 +155,8 @@ func (m *Service) Cancel(ctx context.Context, account, id db.ID) (Migration, err
 // statement changes nothing.
 func (m *Service) finish(ctx context.Context, id db.ID, s db.Statement) (g Migration, err error) {
 	err = m.options.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, s)
-		if err != nil {
+		if err := tx.ExecOrFail(ctx, s, errLeaseLost); err != nil {
 			return err
-		}
-		if n == 0 {
-			return errLeaseLost
 		}
 		if g, err = m.read(ctx, tx, id); err != nil {
 			return err

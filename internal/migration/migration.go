@@ -216,14 +216,8 @@ var (
 // DeleteByMailbox deletes all records of a mailbox's migrations once the mailbox is deleted for
 // good. It is safe to repeat after an error.
 func (m *Service) DeleteByMailbox(ctx context.Context, mailbox db.ID) error {
-	return m.options.DB.Tx(ctx, func(tx *db.Tx) error {
-		for _, q := range []*db.Query{deleteCopiedQuery, deleteFoldersQuery, deleteFailuresQuery, deleteNotesQuery, deleteMigrationsQuery} {
-			if err := tx.Run(ctx, q.With(mailbox)); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	return m.options.DB.Run(ctx, deleteCopiedQuery.With(mailbox), deleteFoldersQuery.With(mailbox), deleteFailuresQuery.With(mailbox),
+		deleteNotesQuery.With(mailbox), deleteMigrationsQuery.With(mailbox))
 }
 
 // wake notifies the followers of a migration and the node that runs it.

@@ -4,7 +4,6 @@ package migration
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -94,11 +93,8 @@ func (m *Service) claim(ctx context.Context, lease db.ID) (j *job, err error) {
 			return err
 		}
 		err := tx.One(ctx, claimQuery.With(lease, db.Micros(m.options.Now()), maxPerAccount), &id, &planned, &sealed)
-		if errors.Is(err, db.ErrNoRow) {
-			return nil
-		}
 		if err != nil {
-			return err
+			return db.IfNoRow(err, nil)
 		}
 		g, err := m.read(ctx, tx, id)
 		if err != nil {

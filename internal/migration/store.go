@@ -79,9 +79,8 @@ func (m *Service) copiedUIDs(ctx context.Context, source int64, validity, first,
 // hasOtherValidity reports whether messages of a folder were copied under another UIDVALIDITY.
 func (m *Service) hasOtherValidity(ctx context.Context, source int64, validity uint32, mailbox db.ID) (bool, error) {
 	for _, q := range []*db.Query{copiedBeforeQuery, copiedAfterQuery} {
-		err := m.options.DB.One(ctx, q.With(mailbox, source, validity), new(uint32))
-		if err == nil || !errors.Is(err, db.ErrNoRow) {
-			return err == nil, err
+		if copied, err := db.Exists(ctx, m.options.DB, q.With(mailbox, source, validity)); copied || err != nil {
+			return copied, err
 		}
 	}
 	return false, nil

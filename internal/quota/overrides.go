@@ -4,7 +4,6 @@ package quota
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -78,10 +77,7 @@ func (l *Limiter) Overrides(ctx context.Context, account db.ID) (AccountLimits, 
 	own := Uniform(Default)
 	f := own.fields()
 	err := l.DB.One(ctx, overridesQuery.With(account), f[0], f[1], f[2], f[3], f[4], f[5])
-	if errors.Is(err, db.ErrNoRow) {
-		err = nil
-	}
-	return own, err
+	return own, db.IfNoRow(err, nil)
 }
 
 // AccountLimits returns the limits of an account.

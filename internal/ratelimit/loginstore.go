@@ -193,14 +193,11 @@ func (l *LoginLimiter) Take(ctx context.Context, all ...Limit) (giveBack func(co
 		return nil
 	})
 	return func(ctx context.Context) error {
-		return l.DB.Tx(ctx, func(tx *db.Tx) error {
-			for i, c := range counters {
-				if err := tx.Run(ctx, giveBackQuery.With(string(c.credential), c.network, all[i].Interval.Microseconds())); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
+		var back []db.Statement
+		for i, c := range counters {
+			back = append(back, giveBackQuery.With(string(c.credential), c.network, all[i].Interval.Microseconds()))
+		}
+		return l.DB.Run(ctx, back...)
 	}, err
 }
 

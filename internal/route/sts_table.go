@@ -4,7 +4,6 @@ package route
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -47,18 +46,15 @@ func (s *STSResolver) loadEntry(ctx context.Context, domain string, now time.Tim
 	var text string
 	var used int64
 	err := s.opts.DB.One(ctx, getPolicyQuery.With(domain), &e.id, &text, db.ScanTime(&e.expires), &used)
-	if errors.Is(err, db.ErrNoRow) {
-		return e, nil
-	}
 	if err != nil {
-		return nil, err
+		return e, db.IfNoRow(err, nil)
 	}
 	if e.policy, err = parseSTSPolicyText(text); err != nil {
 		return nil, err
 	}
 	e.size += len(text)
 	if now.Sub(db.Time(used)) > 24*time.Hour {
-		_, err = s.opts.DB.Exec(ctx, touchPolicyQuery.With(domain, db.Micros(now)))
+		err = s.opts.DB.Run(ctx, touchPolicyQuery.With(domain, db.Micros(now)))
 	}
 	return e, err
 }
@@ -68,7 +64,7 @@ func (s *STSResolver) storePolicy(domain, id string, p *STSPolicy, now time.Time
 	expires := now.Add(p.MaxAge)
 	refresh := now.Add(max(min(p.MaxAge/2, refreshInterval), fetchRetryDelay))
 	text := p.text()
-	_, err := s.opts.DB.Exec(s.ctx, upsertPolicyQuery.With(domain, id, text, db.Micros(now), db.Micros(expires), db.Micros(refresh)))
+	err := s.opts.DB.Run(s.ctx, upsertPolicyQuery.With(domain, id, text, db.Micros(now), db.Micros(expires), db.Micros(refresh)))
 	if err != nil {
 		return err
 	}
