@@ -186,11 +186,11 @@ func splitProtocols(text string) (protocols []Protocol) {
 // formatAppPassword formats an app password for display; parseAppPassword reads it.
 func formatAppPassword(token string) string {
 	var b strings.Builder
-	for i, letter := range token {
+	for i, char := range token {
 		if i > 0 && i%appGroupLength == 0 && i < len(token)-1 {
 			b.WriteByte('-')
 		}
-		b.WriteRune(letter)
+		b.WriteRune(char)
 	}
 	return b.String()
 }

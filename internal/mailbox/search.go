@@ -133,28 +133,28 @@ func (m *Mailboxes) candidates(ctx context.Context, account db.ID, search string
 // searchProbes returns parts of a search that together cover it, or the beginning and the end of a
 // long one. Every match has pieces that begin with each of them.
 func searchProbes(search string) (parts []string) {
-	letters := []rune(search)
+	runes := []rune(search)
 	for from := 0; ; from += maxPieceLength {
-		if from+maxPieceLength >= len(letters) || len(parts) == maxProbes-1 {
-			return append(parts, string(letters[max(0, len(letters)-maxPieceLength):]))
+		if from+maxPieceLength >= len(runes) || len(parts) == maxProbes-1 {
+			return append(parts, string(runes[max(0, len(runes)-maxPieceLength):]))
 		}
-		parts = append(parts, string(letters[from:from+maxPieceLength]))
+		parts = append(parts, string(runes[from:from+maxPieceLength]))
 	}
 }
 
 // prefixEnd returns the first text that is greater, byte by byte, than all texts with this prefix;
 // false if there is none.
 func prefixEnd(part string) (string, bool) {
-	letters := []rune(part)
-	for i := len(letters) - 1; i >= 0; i-- {
-		if letters[i] == utf8.MaxRune {
+	runes := []rune(part)
+	for i := len(runes) - 1; i >= 0; i-- {
+		if runes[i] == utf8.MaxRune {
 			continue
 		}
-		letters[i]++
-		if !utf8.ValidRune(letters[i]) { // skip the UTF-16 surrogates
-			letters[i] = 0xE000
+		runes[i]++
+		if !utf8.ValidRune(runes[i]) { // skip the UTF-16 surrogates
+			runes[i] = 0xE000
 		}
-		return string(letters[:i+1]), true
+		return string(runes[:i+1]), true
 	}
 	return "", false
 }
