@@ -48,79 +48,55 @@ type literalBody struct {
 	requested bool // the bytes are coming
 }
 
-func (r *Reader) append() (Command, error) {
-	var cmd Append
-	var err error
-	if cmd.Mailbox, err = r.mailbox(); err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	cmd.Message, err = r.newMessage()
-	return &cmd, err
+func (r *Reader) append() Command {
+	cmd := Append{Mailbox: r.mailbox()}
+	r.sp()
+	cmd.Message = r.newMessage()
+	return &cmd
 }
 
-func (r *Reader) replace(uid bool) (Command, error) {
+func (r *Reader) replace(uid bool) Command {
 	cmd := Replace{UID: uid}
-	var err error
 	if !r.accept('*') {
-		if cmd.Number, err = r.nzNumber32(); err != nil {
-			return nil, err
-		}
+		cmd.Number = r.nzNumber32()
 	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	if cmd.Mailbox, err = r.mailbox(); err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	cmd.Message, err = r.newMessage()
-	return &cmd, err
+	r.sp()
+	cmd.Mailbox = r.mailbox()
+	r.sp()
+	cmd.Message = r.newMessage()
+	return &cmd
 }
 
 // newMessage takes [flags SP] [date SP] and the announcement of the literal.
-func (r *Reader) newMessage() (m AppendMessage, err error) {
+func (r *Reader) newMessage() (m AppendMessage) {
 	if r.peek() == '(' {
-		if m.Flags, err = r.flagList(); err != nil {
-			return m, err
-		}
-		if err = r.sp(); err != nil {
-			return m, err
-		}
+		m.Flags = r.flagList()
+		r.sp()
 	}
 	if r.peek() == '"' {
-		if m.Date, err = r.dateTime(); err != nil {
-			return m, err
-		}
-		if err = r.sp(); err != nil {
-			return m, err
-		}
+		m.Date = r.dateTime()
+		r.sp()
 	}
 	if r.acceptWord("UTF8") {
 		m.UTF8 = true
 		if !r.accept(' ') || !r.accept('(') {
-			return m, errSyntax
+			fail(errSyntax)
 		}
 	}
 	m.Binary = r.accept('~')
 	n, sync, ok := r.literalAhead()
-	if !ok || (m.UTF8 && !m.Binary) {
-		return m, bad("APPEND ends with a message as a literal.")
-	}
-	if n == 0 { // so a client gives up a series of messages (RFC 3502 §6.3.11)
-		return m, newError(No, "", "A message cannot be empty.")
-	}
-	if n > r.Limits.Append {
-		return m, newError(No, CodeTooBig, "The message is larger than this server takes.")
+	switch {
+	case !ok || m.UTF8 && !m.Binary:
+		fail(bad("APPEND ends with a message as a literal."))
+	case n == 0: // so a client gives up a series of messages (RFC 3502 §6.3.11)
+		fail(newError(No, "", "A message cannot be empty."))
+	case n > r.Limits.Append:
+		fail(newError(No, CodeTooBig, "The message is larger than this server takes."))
 	}
 	m.Size = n
 	r.pos = len(r.line)
 	r.message = &literalBody{r: r, remaining: n, isSync: sync, isUTF8: m.UTF8}
-	return m, nil
+	return m
 }
 
 // Message returns the bytes of the message that Append, Replace or
@@ -159,26 +135,19 @@ func (r *Reader) NextMessage() (*AppendMessage, error) {
 	return m, err
 }
 
-func (r *Reader) nextMessage(b *literalBody) (*AppendMessage, error) {
-	if err := b.discard(); err != nil {
-		return nil, err
-	}
-	if err := r.nextLine(); err != nil {
-		return nil, err
-	}
+func (r *Reader) nextMessage(b *literalBody) (m *AppendMessage, err error) {
+	defer catch(&err)
+	check(b.discard())
+	check(r.nextLine())
 	if b.isUTF8 {
-		if err := r.expect(')'); err != nil {
-			return nil, err
-		}
+		r.expect(')')
 	}
 	if r.pos == len(r.line) {
 		return nil, nil
 	}
-	if err := r.sp(); err != nil {
-		return nil, err
-	}
-	m, err := r.newMessage()
-	return &m, err
+	r.sp()
+	next := r.newMessage()
+	return &next, nil
 }
 
 // Read reads the message's bytes.
@@ -186,10 +155,7 @@ func (b *literalBody) Read(p []byte) (int, error) {
 	if b.remaining == 0 {
 		return 0, io.EOF
 	}
-	if int64(len(p)) > b.remaining {
-		p = p[:b.remaining]
-	}
-	n, err := b.r.br.Read(p)
+	n, err := b.r.br.Read(p[:min(int64(len(p)), b.remaining)])
 	b.remaining -= int64(n)
 	return n, unexpectedEOF(err)
 }

@@ -9,121 +9,91 @@ type Command interface {
 	Name() string
 }
 
-// command takes what follows the tag.
-func (r *Reader) command() (Command, error) {
-	if err := r.sp(); err != nil {
-		return nil, err
-	}
-	name := r.word()
-	if string(name) == "UID" {
-		if err := r.sp(); err != nil {
-			return nil, err
-		}
-		return r.uidCommand(r.word())
-	}
-	if cmd := simpleCommand(name); cmd != nil {
-		return cmd, nil
-	}
-	parse := r.parserFor(name)
-	if parse == nil {
-		if cmd, err := r.messageCommand(name, false); cmd != nil || err != nil {
-			return cmd, err
-		}
-		return nil, bad("There is no such command.")
-	}
-	if err := r.sp(); err != nil {
-		return nil, err
-	}
-	return parse()
+// simpleCommands have no arguments.
+var simpleCommands = map[string]func() Command{
+	"CAPABILITY":     func() Command { return &Capability{} },
+	"NOOP":           func() Command { return &Noop{} },
+	"LOGOUT":         func() Command { return &Logout{} },
+	"STARTTLS":       func() Command { return &StartTLS{} },
+	"UNAUTHENTICATE": func() Command { return &Unauthenticate{} },
+	"NAMESPACE":      func() Command { return &Namespace{} },
+	"IDLE":           func() Command { return &Idle{} },
+	"CHECK":          func() Command { return &Check{} },
+	"CLOSE":          func() Command { return &Close{} },
+	"UNSELECT":       func() Command { return &Unselect{} },
+	"EXPUNGE":        func() Command { return &Expunge{} },
 }
 
-// parserFor returns what reads the arguments of a command that has some and is
-// not about messages.
-func (r *Reader) parserFor(name []byte) func() (Command, error) {
-	switch string(name) {
-	case "LOGIN":
-		return r.login
-	case "AUTHENTICATE":
-		return r.authenticate
-	case "SELECT", "EXAMINE":
-		readOnly := name[0] == 'E'
-		return func() (Command, error) { return r.selectMailbox(readOnly) }
-	case "CREATE":
-		return r.create
-	case "DELETE":
-		return r.delete
-	case "RENAME":
-		return r.rename
-	case "SUBSCRIBE":
-		return r.subscribe
-	case "UNSUBSCRIBE":
-		return r.unsubscribe
-	case "LIST":
-		return r.listMailboxes
-	case "LSUB":
-		return r.lsub
-	case "STATUS":
-		return r.status
-	case "APPEND":
-		return r.append
-	case "ENABLE":
-		return r.enable
-	case "ID":
-		return r.id
-	case "COMPRESS":
-		return r.compress
-	case "GETQUOTA":
-		return r.getQuota
-	case "GETQUOTAROOT":
-		return r.getQuotaRoot
-	case "SETQUOTA":
-		return r.setQuota
+// argumentParsers read the arguments of commands that have some.
+var argumentParsers = map[string]func(*Reader) Command{
+	"LOGIN":        (*Reader).login,
+	"AUTHENTICATE": (*Reader).authenticate,
+	"SELECT":       func(r *Reader) Command { return r.selectMailbox(false) },
+	"EXAMINE":      func(r *Reader) Command { return r.selectMailbox(true) },
+	"CREATE":       (*Reader).create,
+	"DELETE":       func(r *Reader) Command { return &Delete{r.mailbox()} },
+	"RENAME":       (*Reader).rename,
+	"SUBSCRIBE":    func(r *Reader) Command { return &Subscribe{r.mailbox()} },
+	"UNSUBSCRIBE":  func(r *Reader) Command { return &Unsubscribe{r.mailbox()} },
+	"LIST":         (*Reader).listMailboxes,
+	"LSUB":         (*Reader).lsub,
+	"STATUS":       (*Reader).status,
+	"APPEND":       (*Reader).append,
+	"ENABLE":       (*Reader).enable,
+	"ID":           (*Reader).id,
+	"COMPRESS":     func(r *Reader) Command { return &Compress{r.nonEmptyWord()} },
+	"GETQUOTA":     func(r *Reader) Command { return &GetQuota{r.astring()} },
+	"GETQUOTAROOT": func(r *Reader) Command { return &GetQuotaRoot{r.mailbox()} },
+	"SETQUOTA":     (*Reader).setQuota,
+}
+
+// messageParsers read the arguments of commands that have a UID form.
+var messageParsers = map[string]func(r *Reader, uid bool) Command{
+	"FETCH":   (*Reader).fetch,
+	"STORE":   (*Reader).store,
+	"SEARCH":  (*Reader).search,
+	"COPY":    (*Reader).copy,
+	"MOVE":    (*Reader).move,
+	"SORT":    (*Reader).sort,
+	"THREAD":  (*Reader).thread,
+	"REPLACE": (*Reader).replace,
+}
+
+// command takes what follows the tag.
+func (r *Reader) command() Command {
+	r.sp()
+	name := r.word()
+	if string(name) == "UID" {
+		r.sp()
+		return r.uidCommand(r.word())
 	}
-	return nil
+	if simple := simpleCommands[string(name)]; simple != nil {
+		return simple()
+	}
+	if parse := argumentParsers[string(name)]; parse != nil {
+		r.sp()
+		return parse(r)
+	}
+	parse := messageParsers[string(name)]
+	if parse == nil {
+		fail(bad("There is no such command."))
+	}
+	r.sp()
+	return parse(r, false)
 }
 
 // uidCommand takes the command after UID.
-func (r *Reader) uidCommand(name []byte) (Command, error) {
+func (r *Reader) uidCommand(name []byte) Command {
 	if string(name) == "EXPUNGE" {
-		if err := r.sp(); err != nil {
-			return nil, err
-		}
-		return r.uidExpunge()
+		r.sp()
+		return &Expunge{r.numSet(true)}
 	}
-	cmd, err := r.messageCommand(name, true)
-	if cmd == nil && err == nil {
-		err = bad("There is no such UID command.")
+	parse := messageParsers[string(name)]
+	if parse == nil {
+		fail(bad("There is no such UID command."))
 	}
-	return cmd, err
-}
-
-// messageCommand takes a command that has a UID form; nil for no such one.
-func (r *Reader) messageCommand(name []byte, uid bool) (Command, error) {
-	var parse func(uid bool) (Command, error)
-	switch string(name) {
-	case "FETCH":
-		parse = r.fetch
-	case "STORE":
-		parse = r.store
-	case "SEARCH":
-		parse = r.search
-	case "COPY":
-		parse = r.copy
-	case "MOVE":
-		parse = r.move
-	case "SORT":
-		parse = r.sort
-	case "THREAD":
-		parse = r.thread
-	case "REPLACE":
-		parse = r.replace
-	default:
-		return nil, nil
-	}
-	if err := r.sp(); err != nil {
-		return nil, err
-	}
-	return parse(uid)
+	r.sp()
+	return parse(r, true)
 }
 
 // uidName returns the name of a command in its plain or UID form.

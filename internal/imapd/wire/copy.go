@@ -26,29 +26,18 @@ func (c *Move) Name() string { return uidName(c.Messages.UID, "MOVE") }
 // Name returns the command's name.
 func (c *Expunge) Name() string { return uidName(c.Messages.UID, "EXPUNGE") }
 
-func (r *Reader) copy(uid bool) (Command, error) {
-	set, mailbox, err := r.setAndMailbox(uid)
-	return &Copy{set, mailbox}, err
+func (r *Reader) copy(uid bool) Command {
+	set, mailbox := r.setAndMailbox(uid)
+	return &Copy{set, mailbox}
 }
 
-func (r *Reader) move(uid bool) (Command, error) {
-	set, mailbox, err := r.setAndMailbox(uid)
-	return &Move{set, mailbox}, err
+func (r *Reader) move(uid bool) Command {
+	set, mailbox := r.setAndMailbox(uid)
+	return &Move{set, mailbox}
 }
 
-func (r *Reader) setAndMailbox(uid bool) (NumSet, string, error) {
-	set, err := r.numSet(uid)
-	if err != nil {
-		return set, "", err
-	}
-	if err = r.sp(); err != nil {
-		return set, "", err
-	}
-	mailbox, err := r.mailbox()
-	return set, mailbox, err
-}
-
-func (r *Reader) uidExpunge() (Command, error) {
-	set, err := r.numSet(true)
-	return &Expunge{set}, err
+func (r *Reader) setAndMailbox(uid bool) (NumSet, string) {
+	set := r.numSet(uid)
+	r.sp()
+	return set, r.mailbox()
 }

@@ -10,51 +10,35 @@ var errDate = bad("A date is wrong.")
 
 // date takes a date of SEARCH, such as 1-Feb-1994, quoted or not; it returns
 // that day's midnight in UTC.
-func (r *Reader) date() (time.Time, error) {
+func (r *Reader) date() time.Time {
 	quoted := r.accept('"')
-	day, month, year, err := r.dayMonthYear()
-	if err != nil {
-		return time.Time{}, err
+	day := r.dayMonthYear()
+	if quoted {
+		r.expectInDate('"')
 	}
-	if quoted && !r.accept('"') {
-		return time.Time{}, errDate
-	}
-	t := time.Date(year, month, day, 0, 0, 0, 0, time.UTC)
-	if t.Day() != day {
-		return time.Time{}, errDate
-	}
-	return t, nil
+	return day
 }
 
 // dateTime takes a date-time, such as " 7-Feb-1994 21:52:25 -0800" with its
 // quotes; it returns it in its own zone.
-func (r *Reader) dateTime() (time.Time, error) {
-	if !r.accept('"') {
-		return time.Time{}, errDate
-	}
+func (r *Reader) dateTime() time.Time {
+	r.expectInDate('"')
 	r.accept(' ') // a day of one digit is padded
-	day, month, year, err := r.dayMonthYear()
-	if err != nil || !r.accept(' ') {
-		return time.Time{}, errDate
-	}
-	hour, ok1 := r.twoDigits(23)
-	colon1 := r.accept(':')
-	minute, ok2 := r.twoDigits(59)
-	colon2 := r.accept(':')
-	second, ok3 := r.twoDigits(60)
-	if !ok1 || !ok2 || !ok3 || !colon1 || !colon2 || !r.accept(' ') {
-		return time.Time{}, errDate
-	}
+	year, month, day := r.dayMonthYear().Date()
+	r.expectInDate(' ')
+	hour := r.twoDigits(23)
+	r.expectInDate(':')
+	minute := r.twoDigits(59)
+	r.expectInDate(':')
+	second := r.twoDigits(60)
+	r.expectInDate(' ')
 	west := r.accept('-')
-	if !west && !r.accept('+') {
-		return time.Time{}, errDate
+	if !west {
+		r.expectInDate('+')
 	}
-	zoneHour, ok1 := r.twoDigits(23)
-	zoneMinute, ok2 := r.twoDigits(59)
-	if !ok1 || !ok2 || !r.accept('"') {
-		return time.Time{}, errDate
-	}
-	offset := zoneHour*3600 + zoneMinute*60
+	offset := r.twoDigits(23) * 3600
+	offset += r.twoDigits(59) * 60
+	r.expectInDate('"')
 	if west {
 		offset = -offset
 	}
@@ -62,45 +46,41 @@ func (r *Reader) dateTime() (time.Time, error) {
 	if offset != 0 {
 		zone = time.FixedZone("", offset)
 	}
-	if time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Day() != day {
-		return time.Time{}, errDate
-	}
-	return time.Date(year, month, day, hour, minute, second, 0, zone), nil
+	return time.Date(year, month, day, hour, minute, second, 0, zone)
 }
 
-func (r *Reader) dayMonthYear() (day int, month time.Month, year int, err error) {
-	d, err := r.number(31)
-	if err != nil || d == 0 || !r.accept('-') {
-		return 0, 0, 0, errDate
+func (r *Reader) expectInDate(c byte) {
+	if !r.accept(c) {
+		fail(errDate)
 	}
-	if r.pos+3 > len(r.line) {
-		return 0, 0, 0, errDate
-	}
-	name := r.line[r.pos : r.pos+3]
-	r.pos += 3
-	for i := 0; i < len(monthNames); i += 3 {
-		if equalFoldASCII(string(name), monthNames[i:i+3]) {
-			month = time.Month(i/3 + 1)
+}
+
+func (r *Reader) dayMonthYear() time.Time {
+	start := r.pos
+	for n := 0; n < 2 || r.pos < len(r.line) && isDigit(r.line[r.pos]); r.pos++ {
+		if r.pos == len(r.line) {
+			fail(errDate)
+		}
+		if r.line[r.pos] == '-' {
+			n++
 		}
 	}
-	start := r.pos + 1
-	if month == 0 || !r.accept('-') {
-		return 0, 0, 0, errDate
+	day, err := time.Parse("2-Jan-2006", string(r.line[start:r.pos]))
+	if err != nil {
+		fail(errDate)
 	}
-	y, err := r.number(9999)
-	if err != nil || r.pos-start != 4 {
-		return 0, 0, 0, errDate
-	}
-	return int(d), month, int(y), nil
+	return day
 }
 
-func (r *Reader) twoDigits(limit int) (int, bool) {
+func (r *Reader) twoDigits(limit int) int {
 	if r.pos+2 > len(r.line) || !isDigit(r.line[r.pos]) || !isDigit(r.line[r.pos+1]) {
-		return 0, false
+		fail(errDate)
 	}
 	n := int(r.line[r.pos]-'0')*10 + int(r.line[r.pos+1]-'0')
-	r.pos += 2
-	return n, n <= limit
+	if r.pos += 2; n > limit {
+		fail(errDate)
+	}
+	return n
 }
 
 // appendDateTime appends t as a quoted date-time, in t's own zone.

@@ -4,6 +4,7 @@ package wire
 
 import (
 	"strconv"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/message"
@@ -36,7 +37,7 @@ func appendMailbox(b []byte, name string, inUTF8 bool) []byte {
 // isAtom reports whether s can stand without quotes. NIL cannot: it would be
 // read as none.
 func isAtom(s string) bool {
-	if s == "" || equalFoldASCII(s, "NIL") {
+	if s == "" || strings.EqualFold(s, "NIL") {
 		return false
 	}
 	for i := range len(s) {

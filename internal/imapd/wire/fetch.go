@@ -47,204 +47,136 @@ type Page struct {
 	FromEnd     bool
 }
 
-func (r *Reader) fetch(uid bool) (Command, error) {
-	var cmd Fetch
-	var err error
-	if cmd.Messages, err = r.numSet(uid); err != nil {
-		return nil, err
-	}
+const maxFetchItems = MaxSections + 32
+
+func (r *Reader) fetch(uid bool) Command {
+	cmd := Fetch{Messages: r.numSet(uid)}
 	if uid {
 		cmd.Items |= FetchUID
 	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
+	r.sp()
 	if r.peek() == '(' {
 		// A macro stands alone, never in a list.
 		none := true
-		err = r.list(maxFetchItems, func() error { none = false; return r.fetchItem(&cmd) })
-		if err == nil && none {
-			err = bad("FETCH needs an item.")
+		if r.list(maxFetchItems, func() { none = false; r.fetchItem(&cmd, r.word()) }); none {
+			fail(bad("FETCH needs an item."))
 		}
-	} else if !r.fetchMacro(&cmd) {
-		err = r.fetchItem(&cmd)
-	}
-	if err != nil {
-		return nil, err
+	} else if name := r.word(); fetchMacros[string(name)] != 0 {
+		cmd.Items |= fetchMacros[string(name)]
+	} else {
+		r.fetchItem(&cmd, name)
 	}
 	if r.accept(' ') {
-		if err = r.list(maxListItems, func() error { return r.fetchModifier(&cmd) }); err != nil {
-			return nil, err
-		}
+		r.list(maxListItems, func() { r.fetchModifier(&cmd) })
 	}
 	if cmd.Vanished && (!uid || !cmd.HasChangedSince) {
-		return nil, bad("VANISHED needs UID FETCH and CHANGEDSINCE.")
+		fail(bad("VANISHED needs UID FETCH and CHANGEDSINCE."))
 	}
 	if cmd.Partial != (Page{}) && !uid {
-		return nil, bad("PARTIAL needs UID FETCH.")
+		fail(bad("PARTIAL needs UID FETCH."))
 	}
-	return &cmd, nil
+	return &cmd
 }
 
-const maxFetchItems = MaxSections + 32
-
-func (r *Reader) fetchMacro(cmd *Fetch) bool {
-	const fast = FetchFlags | FetchInternalDate | FetchSize
-	switch {
-	case r.acceptWord("FAST"):
-		cmd.Items |= fast
-	case r.acceptWord("ALL"):
-		cmd.Items |= fast | FetchEnvelope
-	case r.acceptWord("FULL"):
-		cmd.Items |= fast | FetchEnvelope | FetchBody
-	default:
-		return false
-	}
-	return true
+var fetchMacros = map[string]FetchItems{
+	"FAST": FetchFlags | FetchInternalDate | FetchSize,
+	"ALL":  FetchFlags | FetchInternalDate | FetchSize | FetchEnvelope,
+	"FULL": FetchFlags | FetchInternalDate | FetchSize | FetchEnvelope | FetchBody,
 }
 
-func (r *Reader) fetchItem(cmd *Fetch) error {
-	switch string(r.word()) {
-	case "UID":
-		cmd.Items |= FetchUID
-	case "FLAGS":
-		cmd.Items |= FetchFlags
-	case "INTERNALDATE":
-		cmd.Items |= FetchInternalDate
-	case "RFC822.SIZE":
-		cmd.Items |= FetchSize
-	case "ENVELOPE":
-		cmd.Items |= FetchEnvelope
-	case "BODYSTRUCTURE":
-		cmd.Items |= FetchBodyStructure
-	case "MODSEQ":
-		cmd.Items |= FetchModSeq
-	case "EMAILID":
-		cmd.Items |= FetchEmailID
-	case "THREADID":
-		cmd.Items |= FetchThreadID
-	case "SAVEDATE":
-		cmd.Items |= FetchSaveDate
-	case "PREVIEW":
-		cmd.Items |= FetchPreview
-		return r.previewModifier(cmd)
-	case "BODY":
-		if r.peek() != '[' {
-			cmd.Items |= FetchBody
-			return nil
+var fetchItemNames = map[string]FetchItems{
+	"UID": FetchUID, "FLAGS": FetchFlags, "INTERNALDATE": FetchInternalDate, "RFC822.SIZE": FetchSize, "ENVELOPE": FetchEnvelope,
+	"BODY": FetchBody, "BODYSTRUCTURE": FetchBodyStructure, "MODSEQ": FetchModSeq, "EMAILID": FetchEmailID, "THREADID": FetchThreadID,
+	"SAVEDATE": FetchSaveDate, "PREVIEW": FetchPreview,
+}
+
+// fetchSections are the items that name a section: in brackets, or, for SectionRFC822, by themselves.
+var fetchSections = map[string]Section{
+	"BODY":          {Kind: SectionBody},
+	"BODY.PEEK":     {Kind: SectionBody, Peek: true},
+	"BINARY":        {Kind: SectionBinary},
+	"BINARY.PEEK":   {Kind: SectionBinary, Peek: true},
+	"BINARY.SIZE":   {Kind: SectionBinarySize, Peek: true},
+	"RFC822":        {Kind: SectionRFC822},
+	"RFC822.HEADER": {Kind: SectionRFC822, Part: PartHeader, Peek: true},
+	"RFC822.TEXT":   {Kind: SectionRFC822, Part: PartText},
+}
+
+func (r *Reader) fetchItem(cmd *Fetch, name []byte) {
+	item := fetchItemNames[string(name)]
+	if section, ok := fetchSections[string(name)]; ok && (item == 0 || r.peek() == '[') {
+		if section.Kind != SectionRFC822 {
+			r.section(&section)
 		}
-		return r.section(cmd, Section{Kind: SectionBody})
-	case "BODY.PEEK":
-		return r.section(cmd, Section{Kind: SectionBody, Peek: true})
-	case "BINARY":
-		return r.section(cmd, Section{Kind: SectionBinary})
-	case "BINARY.PEEK":
-		return r.section(cmd, Section{Kind: SectionBinary, Peek: true})
-	case "BINARY.SIZE":
-		return r.section(cmd, Section{Kind: SectionBinarySize, Peek: true})
-	case "RFC822":
-		return addSection(cmd, Section{Kind: SectionRFC822})
-	case "RFC822.HEADER":
-		return addSection(cmd, Section{Kind: SectionRFC822, Part: PartHeader, Peek: true})
-	case "RFC822.TEXT":
-		return addSection(cmd, Section{Kind: SectionRFC822, Part: PartText})
-	default:
-		return bad("There is no such FETCH item.")
+		if len(cmd.Sections) == MaxSections {
+			fail(overLimit("FETCH asks for too many sections."))
+		}
+		cmd.Sections = append(cmd.Sections, section)
+		return
 	}
-	return nil
+	if item == 0 {
+		fail(bad("There is no such FETCH item."))
+	}
+	if cmd.Items |= item; item == FetchPreview {
+		r.previewModifier(cmd)
+	}
 }
 
 // previewModifier takes what may follow PREVIEW: (LAZY).
-func (r *Reader) previewModifier(cmd *Fetch) error {
+func (r *Reader) previewModifier(cmd *Fetch) {
 	start := r.pos
-	if !r.accept(' ') || r.peek() != '(' {
+	if !r.accept(' ') || !r.accept('(') || !r.acceptWord("LAZY") { // FETCH modifiers may follow
 		r.pos = start
-		return nil
-	}
-	r.pos++
-	if !r.acceptWord("LAZY") { // FETCH modifiers follow
-		r.pos = start
-		return nil
+		return
 	}
 	cmd.Items |= FetchPreviewLazy
-	return r.expect(')')
+	r.expect(')')
 }
 
-func (r *Reader) fetchModifier(cmd *Fetch) (err error) {
+func (r *Reader) fetchModifier(cmd *Fetch) {
 	switch string(r.word()) {
 	case "CHANGEDSINCE":
-		if err = r.sp(); err != nil {
-			return err
-		}
+		r.sp()
 		cmd.HasChangedSince = true
 		cmd.Items |= FetchModSeq
-		cmd.ChangedSince, err = r.modSeq()
-		return err
+		cmd.ChangedSince = r.modSeq()
 	case "VANISHED":
 		cmd.Vanished = true
-		return nil
 	case "PARTIAL":
 		if cmd.Partial != (Page{}) {
-			return bad("There is more than one PARTIAL.")
+			fail(bad("There is more than one PARTIAL."))
 		}
-		if err = r.sp(); err != nil {
-			return err
-		}
-		cmd.Partial, err = r.page()
-		return err
+		r.sp()
+		cmd.Partial = r.page()
+	default:
+		fail(bad("There is no such FETCH modifier."))
 	}
-	return bad("There is no such FETCH modifier.")
 }
 
 // page takes a partial-range.
-func (r *Reader) page() (p Page, err error) {
+func (r *Reader) page() (p Page) {
 	p.FromEnd = r.accept('-')
-	if p.First, err = r.nzNumber32(); err != nil {
-		return p, err
-	}
+	p.First = r.nzNumber32()
 	if !r.accept(':') || r.accept('-') != p.FromEnd {
-		return p, errSyntax
+		fail(errSyntax)
 	}
-	p.Last, err = r.nzNumber32()
-	return p, err
-}
-
-func addSection(cmd *Fetch, s Section) error {
-	if len(cmd.Sections) == MaxSections {
-		return overLimit("FETCH asks for too many sections.")
-	}
-	cmd.Sections = append(cmd.Sections, s)
-	return nil
+	p.Last = r.nzNumber32()
+	return p
 }
 
 // section takes [section] and <partial> after BODY or BINARY.
-func (r *Reader) section(cmd *Fetch, s Section) (err error) {
-	if err = r.expect('['); err != nil {
-		return err
+func (r *Reader) section(s *Section) {
+	r.expect('[')
+	r.sectionSpec(s)
+	r.expect(']')
+	if s.Kind == SectionBinarySize || !r.accept('<') {
+		return
 	}
-	if err = r.sectionSpec(&s); err != nil {
-		return err
+	s.HasPartial = true
+	s.Offset = r.number(math.MaxInt64)
+	r.expect('.')
+	if s.Count = r.number(math.MaxInt64); s.Count == 0 {
+		fail(bad("A partial FETCH asks for at least one byte."))
 	}
-	if err = r.expect(']'); err != nil {
-		return err
-	}
-	if s.Kind != SectionBinarySize && r.accept('<') {
-		s.HasPartial = true
-		if s.Offset, err = r.number(math.MaxInt64); err != nil {
-			return err
-		}
-		if err = r.expect('.'); err != nil {
-			return err
-		}
-		if s.Count, err = r.number(math.MaxInt64); err != nil {
-			return err
-		}
-		if s.Count == 0 {
-			return bad("A partial FETCH asks for at least one byte.")
-		}
-		if err = r.expect('>'); err != nil {
-			return err
-		}
-	}
-	return addSection(cmd, s)
+	r.expect('>')
 }

@@ -2,6 +2,11 @@
 
 package wire
 
+import (
+	"slices"
+	"strings"
+)
+
 // SystemFlags are the system flags that a client may set (RFC 9051 §2.3.2).
 type SystemFlags uint8
 
@@ -28,120 +33,81 @@ type Flags struct {
 var systemFlagNames = [...]string{`\Seen`, `\Answered`, `\Flagged`, `\Deleted`, `\Draft`, `\Recent`}
 
 // flagList takes a parenthesised flag list.
-func (r *Reader) flagList() (Flags, error) {
-	var f Flags
-	err := r.list(MaxKeywords+len(systemFlagNames), func() error { return r.flag(&f) })
-	return f, err
+func (r *Reader) flagList() (f Flags) {
+	r.list(MaxKeywords+len(systemFlagNames), func() { r.flag(&f) })
+	return f
 }
 
 // flags takes the flags of STORE: a list, or flags without parentheses.
-func (r *Reader) flags() (Flags, error) {
+func (r *Reader) flags() (f Flags) {
 	if r.peek() == '(' {
 		return r.flagList()
 	}
-	var f Flags
 	for {
-		if err := r.flag(&f); err != nil {
-			return f, err
-		}
+		r.flag(&f)
 		if !r.accept(' ') {
-			return f, nil
+			return f
 		}
 	}
 }
 
 // flag takes one flag. \Recent is ignored, as clients copy it along from what
 // they have fetched and no client can set it.
-func (r *Reader) flag(f *Flags) error {
+func (r *Reader) flag(f *Flags) {
 	if r.accept('\\') {
-		switch string(r.word()) {
-		case "SEEN":
-			f.System |= Seen
-		case "ANSWERED":
-			f.System |= Answered
-		case "FLAGGED":
-			f.System |= Flagged
-		case "DELETED":
-			f.System |= Deleted
-		case "DRAFT":
-			f.System |= Draft
-		case "RECENT":
-		case "":
-			return bad("A flag is missing or wrong.")
-		default:
-			return newError(No, CodeCannot, "There is no such system flag.")
+		name := string(r.word())
+		i := slices.IndexFunc(systemFlagNames[:], func(known string) bool { return strings.EqualFold(known[1:], name) })
+		switch {
+		case name == "":
+			fail(errFlag)
+		case i < 0:
+			fail(newError(No, CodeCannot, "There is no such system flag."))
 		}
-		return nil
+		f.System |= 1 << i & AllFlags
+		return
 	}
-	k, err := r.newKeyword()
-	if err != nil {
-		return err
-	}
-	for _, have := range f.Keywords {
-		if equalFoldASCII(have, k) {
-			return nil
-		}
+	k := r.newKeyword()
+	if slices.ContainsFunc(f.Keywords, func(have string) bool { return strings.EqualFold(have, k) }) {
+		return
 	}
 	if len(f.Keywords) == MaxKeywords {
-		return overLimit("A message can have at most 64 keywords.")
+		fail(overLimit("A message can have at most 64 keywords."))
 	}
 	f.Keywords = append(f.Keywords, k)
-	return nil
 }
+
+var (
+	errFlag    = bad("A flag is missing or wrong.")
+	errKeyword = newError(No, CodeCannot, "A keyword can't have blanks, or any of (){%*\"\\] or letters beyond ASCII.")
+)
 
 // newKeyword takes a keyword that a message is to get. Whatever a client thinks that a
 // keyword may be made of, it learns that this one can't be had.
-func (r *Reader) newKeyword() (string, error) {
-	impossible := newError(No, CodeCannot, "A keyword can't have blanks, or any of (){%*\"\\] or letters beyond ASCII.")
+func (r *Reader) newKeyword() string {
 	switch r.peek() {
 	case '"':
-		if _, err := r.quoted(); err != nil {
-			return "", err
-		}
-		return "", impossible
+		r.quoted()
+		fail(errKeyword)
 	case '{':
-		return "", bad("A flag is missing or wrong.")
+		fail(errFlag)
 	}
-	k, err := r.keyword()
-	end := r.pos
-	for next := r.peek(); r.pos < len(r.line) && next != ' ' && next != '(' && next != ')'; next = r.peek() {
-		r.pos++
+	b := r.takeClass(classAtom)
+	if next := r.peek(); r.pos < len(r.line) && next != ' ' && next != '(' && next != ')' {
+		fail(errKeyword)
 	}
-	if r.pos > end {
-		return "", impossible
-	}
-	return k, err
+	return checkKeyword(b)
 }
 
-func (r *Reader) keyword() (string, error) {
-	k, err := r.atom()
-	if err != nil {
-		return "", bad("A flag is missing or wrong.")
-	}
-	if len(k) > MaxKeywordBytes {
-		return "", overLimit("A keyword can have at most 100 bytes.")
-	}
-	return k, nil
-}
+func (r *Reader) keyword() string { return checkKeyword(r.takeClass(classAtom)) }
 
-// equalFoldASCII reports whether two ASCII words differ in case only.
-func equalFoldASCII(a, b string) bool {
-	if len(a) != len(b) {
-		return false
+func checkKeyword(b []byte) string {
+	if len(b) == 0 {
+		fail(errFlag)
 	}
-	for i := range len(a) {
-		if lower(a[i]) != lower(b[i]) {
-			return false
-		}
+	if len(b) > MaxKeywordBytes {
+		fail(overLimit("A keyword can have at most 100 bytes."))
 	}
-	return true
-}
-
-func lower(c byte) byte {
-	if c >= 'A' && c <= 'Z' {
-		return c + 'a' - 'A'
-	}
-	return c
+	return string(b)
 }
 
 // appendFlags appends a parenthesised flag list.

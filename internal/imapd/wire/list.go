@@ -44,108 +44,66 @@ func (*List) Name() string { return "LIST" }
 // Name returns the command's name.
 func (*Lsub) Name() string { return "LSUB" }
 
-func (r *Reader) listMailboxes() (Command, error) {
+func (r *Reader) listMailboxes() Command {
 	var cmd List
 	if r.peek() == '(' {
 		cmd.Extended = true
-		if err := r.list(maxListItems, func() error { return r.listSelect(&cmd) }); err != nil {
-			return nil, err
-		}
+		r.list(maxListItems, func() {
+			option, known := listSelectNames[string(r.word())]
+			if !known {
+				fail(bad("There is no such LIST selection option."))
+			}
+			cmd.Select |= option
+		})
 		const needs = SelectSubscribed | SelectSpecialUse
 		if cmd.Select&SelectRecursiveMatch != 0 && cmd.Select&needs == 0 {
-			return nil, bad("RECURSIVEMATCH needs another selection option.")
+			fail(bad("RECURSIVEMATCH needs another selection option."))
 		}
-		if err := r.sp(); err != nil {
-			return nil, err
+		r.sp()
+	}
+	cmd.Reference = r.mailbox()
+	r.sp()
+	pattern := func() { cmd.Patterns = append(cmd.Patterns, r.pattern()) }
+	if r.peek() == '(' {
+		cmd.Extended = true
+		if r.list(MaxPatterns, pattern); len(cmd.Patterns) == 0 {
+			fail(bad("LIST needs a pattern."))
 		}
-	}
-	var err error
-	if cmd.Reference, err = r.mailbox(); err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	if err = r.patterns(&cmd); err != nil {
-		return nil, err
+	} else {
+		pattern()
 	}
 	if !r.accept(' ') {
-		return &cmd, nil
+		return &cmd
 	}
 	if !r.acceptWord("RETURN") {
-		return nil, errSyntax
+		fail(errSyntax)
 	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
+	r.sp()
 	cmd.Extended = true
-	err = r.list(maxListItems, func() error { return r.listReturn(&cmd) })
-	return &cmd, err
-}
-
-func (r *Reader) patterns(cmd *List) error {
-	one := func() error {
-		p, err := r.pattern()
-		cmd.Patterns = append(cmd.Patterns, p)
-		return err
-	}
-	if r.peek() != '(' {
-		return one()
-	}
-	cmd.Extended = true
-	if err := r.list(MaxPatterns, one); err != nil {
-		return err
-	}
-	if len(cmd.Patterns) == 0 {
-		return bad("LIST needs a pattern.")
-	}
-	return nil
-}
-
-func (r *Reader) listSelect(cmd *List) error {
-	switch string(r.word()) {
-	case "SUBSCRIBED":
-		cmd.Select |= SelectSubscribed
-	case "REMOTE":
-		cmd.Select |= SelectRemote
-	case "RECURSIVEMATCH":
-		cmd.Select |= SelectRecursiveMatch
-	case "SPECIAL-USE":
-		cmd.Select |= SelectSpecialUse
-	default:
-		return bad("There is no such LIST selection option.")
-	}
-	return nil
-}
-
-func (r *Reader) listReturn(cmd *List) (err error) {
-	switch string(r.word()) {
-	case "SUBSCRIBED":
-		cmd.Return |= ReturnSubscribed
-	case "CHILDREN":
-		cmd.Return |= ReturnChildren
-	case "SPECIAL-USE":
-		cmd.Return |= ReturnSpecialUse
-	case "STATUS":
-		if err := r.sp(); err != nil {
-			return err
+	r.list(maxListItems, func() {
+		option, known := listReturnNames[string(r.word())]
+		if !known {
+			fail(bad("There is no such LIST return option."))
 		}
-		cmd.Return |= ReturnStatus
-		cmd.Status, err = r.statusItems()
-	default:
-		return bad("There is no such LIST return option.")
-	}
-	return err
+		if cmd.Return |= option; option == ReturnStatus {
+			r.sp()
+			cmd.Status = r.statusItems()
+		}
+	})
+	return &cmd
 }
 
-func (r *Reader) lsub() (Command, error) {
-	ref, err := r.mailbox()
-	if err != nil {
-		return nil, err
+var (
+	listSelectNames = map[string]ListSelect{
+		"SUBSCRIBED": SelectSubscribed, "REMOTE": SelectRemote, "RECURSIVEMATCH": SelectRecursiveMatch, "SPECIAL-USE": SelectSpecialUse,
 	}
-	if err = r.sp(); err != nil {
-		return nil, err
+	listReturnNames = map[string]ListReturn{
+		"SUBSCRIBED": ReturnSubscribed, "CHILDREN": ReturnChildren, "SPECIAL-USE": ReturnSpecialUse, "STATUS": ReturnStatus,
 	}
-	pattern, err := r.pattern()
-	return &Lsub{ref, pattern}, err
+)
+
+func (r *Reader) lsub() Command {
+	reference := r.mailbox()
+	r.sp()
+	return &Lsub{reference, r.pattern()}
 }

@@ -23,19 +23,10 @@ func (*Login) Name() string { return "LOGIN" }
 // String keeps the password out of logs.
 func (*Login) String() string { return "LOGIN" }
 
-func (r *Reader) login() (Command, error) {
-	var cmd Login
-	var err error
-	if cmd.Username, err = r.astring(); err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	if cmd.Password, err = r.astring(); err != nil {
-		return nil, err
-	}
-	return &cmd, nil
+func (r *Reader) login() Command {
+	user := r.astring()
+	r.sp()
+	return &Login{user, r.astring()}
 }
 
 // Authenticate is AUTHENTICATE, with an initial response if the client sent
@@ -52,26 +43,22 @@ func (*Authenticate) Name() string { return "AUTHENTICATE" }
 // String keeps the response out of logs.
 func (a *Authenticate) String() string { return "AUTHENTICATE " + a.Mechanism }
 
-func (r *Reader) authenticate() (Command, error) {
-	mechanism := r.word()
-	if len(mechanism) == 0 {
-		return nil, errSyntax
-	}
-	cmd := Authenticate{Mechanism: string(mechanism)}
+func (r *Reader) authenticate() Command {
+	cmd := Authenticate{Mechanism: r.nonEmptyWord()}
 	if !r.accept(' ') {
-		return &cmd, nil
+		return &cmd
 	}
 	rest := r.line[r.pos:]
 	r.pos = len(r.line)
 	cmd.HasInitial = true
 	if string(rest) == "=" {
-		return &cmd, nil
+		return &cmd
 	}
 	var err error
 	if cmd.Initial, err = decodeBase64(rest); err != nil || len(rest) == 0 {
-		return nil, bad("The initial response is not base64.")
+		fail(bad("The initial response is not base64."))
 	}
-	return &cmd, nil
+	return &cmd
 }
 
 // ReadResponse reads the client's answer to a challenge and decodes it. It

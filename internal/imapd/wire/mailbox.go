@@ -36,54 +36,28 @@ func (*Subscribe) Name() string { return "SUBSCRIBE" }
 // Name returns the command's name.
 func (*Unsubscribe) Name() string { return "UNSUBSCRIBE" }
 
-func (r *Reader) create() (Command, error) {
-	var cmd Create
-	var err error
-	if cmd.Mailbox, err = r.mailbox(); err != nil || !r.accept(' ') {
-		return &cmd, err
+func (r *Reader) create() Command {
+	cmd := Create{Mailbox: r.mailbox()}
+	if !r.accept(' ') {
+		return &cmd
 	}
-	err = r.list(1, func() error {
+	r.list(1, func() {
 		if !r.acceptWord("USE") {
-			return bad("There is no such CREATE parameter.")
+			fail(bad("There is no such CREATE parameter."))
 		}
-		if err := r.sp(); err != nil {
-			return err
-		}
-		return r.list(maxListItems, func() error {
+		r.sp()
+		r.list(maxListItems, func() {
 			if !r.accept('\\') {
-				return errSyntax
+				fail(errSyntax)
 			}
-			use, err := r.atom()
-			cmd.SpecialUse = append(cmd.SpecialUse, `\`+use)
-			return err
+			cmd.SpecialUse = append(cmd.SpecialUse, `\`+r.atom())
 		})
 	})
-	return &cmd, err
+	return &cmd
 }
 
-func (r *Reader) delete() (Command, error) {
-	name, err := r.mailbox()
-	return &Delete{name}, err
-}
-
-func (r *Reader) rename() (Command, error) {
-	from, err := r.mailbox()
-	if err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	to, err := r.mailbox()
-	return &Rename{from, to}, err
-}
-
-func (r *Reader) subscribe() (Command, error) {
-	name, err := r.mailbox()
-	return &Subscribe{name}, err
-}
-
-func (r *Reader) unsubscribe() (Command, error) {
-	name, err := r.mailbox()
-	return &Unsubscribe{name}, err
+func (r *Reader) rename() Command {
+	from := r.mailbox()
+	r.sp()
+	return &Rename{from, r.mailbox()}
 }

@@ -2,6 +2,8 @@
 
 package wire
 
+import "strings"
+
 // The commands without arguments.
 type (
 	// Capability is CAPABILITY (RFC 9051 §6.1.1).
@@ -56,34 +58,6 @@ func (*Close) Name() string { return "CLOSE" }
 // Name returns the command's name.
 func (*Unselect) Name() string { return "UNSELECT" }
 
-func simpleCommand(name []byte) Command {
-	switch string(name) {
-	case "CAPABILITY":
-		return &Capability{}
-	case "NOOP":
-		return &Noop{}
-	case "LOGOUT":
-		return &Logout{}
-	case "STARTTLS":
-		return &StartTLS{}
-	case "UNAUTHENTICATE":
-		return &Unauthenticate{}
-	case "NAMESPACE":
-		return &Namespace{}
-	case "IDLE":
-		return &Idle{}
-	case "CHECK":
-		return &Check{}
-	case "CLOSE":
-		return &Close{}
-	case "UNSELECT":
-		return &Unselect{}
-	case "EXPUNGE":
-		return &Expunge{}
-	}
-	return nil
-}
-
 // ReadDone waits for the DONE that ends IDLE (RFC 2177). A *Error means that
 // something else came: the IDLE command is then refused with it.
 func (r *Reader) ReadDone() error {
@@ -91,7 +65,7 @@ func (r *Reader) ReadDone() error {
 	if err != nil {
 		return err
 	}
-	if len(line) != 4 || !equalFold(string(line), "DONE") {
+	if !strings.EqualFold(string(line), "DONE") {
 		r.skipRest = true
 		return bad("IDLE ends with DONE.")
 	}

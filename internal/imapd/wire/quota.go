@@ -31,36 +31,13 @@ func (*GetQuotaRoot) Name() string { return "GETQUOTAROOT" }
 // Name returns the command's name.
 func (*SetQuota) Name() string { return "SETQUOTA" }
 
-func (r *Reader) getQuota() (Command, error) {
-	root, err := r.astring()
-	return &GetQuota{root}, err
-}
-
-func (r *Reader) getQuotaRoot() (Command, error) {
-	name, err := r.mailbox()
-	return &GetQuotaRoot{name}, err
-}
-
-func (r *Reader) setQuota() (Command, error) {
-	var cmd SetQuota
-	var err error
-	if cmd.Root, err = r.astring(); err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	err = r.list(maxListItems, func() error {
-		name := string(r.word())
-		if name == "" {
-			return errSyntax
-		}
-		if err := r.sp(); err != nil {
-			return err
-		}
-		n, err := r.number(math.MaxInt64)
-		cmd.Limits = append(cmd.Limits, QuotaLimit{name, n})
-		return err
+func (r *Reader) setQuota() Command {
+	cmd := SetQuota{Root: r.astring()}
+	r.sp()
+	r.list(maxListItems, func() {
+		name := r.nonEmptyWord()
+		r.sp()
+		cmd.Limits = append(cmd.Limits, QuotaLimit{name, r.number(math.MaxInt64)})
 	})
-	return &cmd, err
+	return &cmd
 }

@@ -37,6 +37,7 @@ type Reader struct {
 	lineEnd         []byte       // end of the line as it came, which may announce a literal
 	longLine        []byte       // holds a line longer than br's buffer
 	skipRest        bool         // the command failed: its rest must be skipped
+	savesResult     bool         // the command is to save its result (RFC 9051 §6.4.4.1)
 	message         *literalBody // APPEND's message, while it is due
 
 	lineLeft    int
@@ -81,27 +82,37 @@ func (r *Reader) ReadCommand() (tag string, cmd Command, err error) {
 	if err := r.skipPrevious(); err != nil {
 		return "", nil, err
 	}
-	r.lineLeft, r.literalLeft, r.discardLeft = r.Limits.Line, r.Limits.Literal, r.Limits.Discard
+	r.lineLeft, r.literalLeft, r.discardLeft, r.savesResult = r.Limits.Line, r.Limits.Literal, r.Limits.Discard, false
 	lineErr := r.readLine()
 	if lineErr != nil && !isRecoverable(lineErr) {
 		return "", nil, lineErr
 	}
-	tag, err = r.tag()
-	switch {
-	case lineErr != nil:
+	if tag, cmd, err = r.parseLine(lineErr); err == nil {
+		return tag, cmd, nil
+	}
+	if lineErr != nil {
 		err = lineErr
-	case err == nil:
-		cmd, err = r.command()
 	}
-	if err == nil && r.message == nil {
-		err = r.expectEnd()
+	r.skipRest, r.message = true, nil
+	if e, ok := err.(*Error); ok && e.Status == No && r.savesResult { // a BAD leaves alone what was saved before (RFC 5182 §2.1)
+		unsaving := *e
+		unsaving.ClearsSaved = true
+		err = &unsaving
 	}
-	if err != nil {
-		r.skipRest, r.message = true, nil
-		if !isRecoverable(err) && errors.Is(err, io.EOF) {
-			err = io.ErrUnexpectedEOF
-		}
-		return tag, nil, err
+	if !isRecoverable(err) && errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return tag, nil, err
+}
+
+// parseLine parses the line that was read with lineErr. That leaves only its tag to be read.
+func (r *Reader) parseLine(lineErr error) (tag string, cmd Command, err error) {
+	defer catch(&err)
+	tag = r.tag()
+	check(lineErr)
+	cmd = r.command()
+	if r.message == nil && r.pos < len(r.line) {
+		fail(bad("The command has more arguments than it takes."))
 	}
 	return tag, cmd, nil
 }

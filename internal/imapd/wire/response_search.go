@@ -2,27 +2,31 @@
 
 package wire
 
+import (
+	"iter"
+	"slices"
+)
+
 // SearchResult is * SEARCH with the numbers found (RFC 3501 §7.2.5). A hasModSeq
 // other than 0 is the highest of those messages, for a search that used MODSEQ
 // (RFC 7162 §3.1.5).
 func (w *Writer) SearchResult(found Set, modSeq uint64) {
-	w.Raw("* SEARCH")
-	for n := range found.All() {
-		w.SP().Number(uint64(n))
-	}
-	if modSeq != 0 && len(found) > 0 {
-		w.Raw(" (MODSEQ ").Number(modSeq).Raw(")")
-	}
-	w.CRLF()
+	w.foundNumbers("* SEARCH", found.All(), modSeq)
 }
 
 // SortResult is * SORT with the numbers in order.
 func (w *Writer) SortResult(found []uint32, modSeq uint64) {
-	w.Raw("* SORT")
-	for _, n := range found {
+	w.foundNumbers("* SORT", slices.Values(found), modSeq)
+}
+
+func (w *Writer) foundNumbers(start string, found iter.Seq[uint32], modSeq uint64) {
+	w.Raw(start)
+	empty := true
+	for n := range found {
 		w.SP().Number(uint64(n))
+		empty = false
 	}
-	if modSeq != 0 && len(found) > 0 {
+	if modSeq != 0 && !empty {
 		w.Raw(" (MODSEQ ").Number(modSeq).Raw(")")
 	}
 	w.CRLF()
@@ -31,54 +35,64 @@ func (w *Writer) SortResult(found []uint32, modSeq uint64) {
 // ESearch is * ESEARCH for the search command with this tag (RFC 9051 §7.3.4):
 // of the normal set found it writes what want asks for.
 func (w *Writer) ESearch(tag string, uid bool, want SearchOptions, found Set, modSeq uint64) {
-	w.esearchStart(tag, uid)
+	result := esearchResult{all: found, count: found.Count(), modSeq: modSeq}
 	if len(found) > 0 {
-		if want.Return&ReturnMin != 0 {
-			w.Raw(" MIN ").Number(uint64(found[0].Lo))
-		}
-		if want.Return&ReturnMax != 0 {
-			w.Raw(" MAX ").Number(uint64(found[len(found)-1].Hi))
-		}
-		if want.Return&ReturnAll != 0 {
-			w.Raw(" ALL ").Set(found)
-		}
-	}
-	if want.Return&ReturnCount != 0 {
-		w.Raw(" COUNT ").Number(found.Count())
+		result.first, result.last = found[0].Lo, found[len(found)-1].Hi
 	}
 	if want.Return&ReturnPartial != 0 {
-		w.esearchPartial(want.Partial, want.Partial.Slice(found))
+		result.page = want.Partial.Slice(found)
 	}
-	if modSeq != 0 && len(found) > 0 {
-		w.Raw(" MODSEQ ").Number(modSeq)
-	}
-	w.CRLF()
+	w.esearch(tag, uid, want, result)
 }
 
 // ESort is * ESEARCH for a SORT command: ESearch of messages that are in an
 // order of their own (RFC 5267 §3).
 func (w *Writer) ESort(tag string, uid bool, want SearchOptions, found []uint32, modSeq uint64) {
-	w.esearchStart(tag, uid)
+	result := esearchResult{count: uint64(len(found)), modSeq: modSeq}
 	if len(found) > 0 {
-		if want.Return&ReturnMin != 0 {
-			w.Raw(" MIN ").Number(uint64(found[0]))
-		}
-		if want.Return&ReturnMax != 0 {
-			w.Raw(" MAX ").Number(uint64(found[len(found)-1]))
-		}
-		if want.Return&ReturnAll != 0 {
-			w.Raw(" ALL ").Set(orderedSet(found))
-		}
+		result.first, result.last = found[0], found[len(found)-1]
 	}
-	if want.Return&ReturnCount != 0 {
-		w.Raw(" COUNT ").Number(uint64(len(found)))
+	if want.Return&ReturnAll != 0 {
+		result.all = orderedSet(found)
 	}
 	if want.Return&ReturnPartial != 0 {
 		lo, hi := want.Partial.Bounds(uint64(len(found)))
-		w.esearchPartial(want.Partial, orderedSet(found[lo:hi]))
+		result.page = orderedSet(found[lo:hi])
 	}
-	if modSeq != 0 && len(found) > 0 {
-		w.Raw(" MODSEQ ").Number(modSeq)
+	w.esearch(tag, uid, want, result)
+}
+
+// esearchResult is what the search or sort found.
+type esearchResult struct {
+	all, page     Set
+	first, last   uint32
+	count, modSeq uint64
+}
+
+func (w *Writer) esearch(tag string, uid bool, want SearchOptions, found esearchResult) {
+	w.Raw("* ESEARCH (TAG ").String(tag).Raw(")")
+	if uid {
+		w.Raw(" UID")
+	}
+	if found.count > 0 {
+		if want.Return&ReturnMin != 0 {
+			w.Raw(" MIN ").Number(uint64(found.first))
+		}
+		if want.Return&ReturnMax != 0 {
+			w.Raw(" MAX ").Number(uint64(found.last))
+		}
+		if want.Return&ReturnAll != 0 {
+			w.Raw(" ALL ").Set(found.all)
+		}
+	}
+	if want.Return&ReturnCount != 0 {
+		w.Raw(" COUNT ").Number(found.count)
+	}
+	if want.Return&ReturnPartial != 0 {
+		w.esearchPartial(want.Partial, found.page)
+	}
+	if found.modSeq != 0 && found.count > 0 {
+		w.Raw(" MODSEQ ").Number(found.modSeq)
 	}
 	w.CRLF()
 }
@@ -94,13 +108,6 @@ func orderedSet(numbers []uint32) (s Set) {
 		}
 	}
 	return s
-}
-
-func (w *Writer) esearchStart(tag string, uid bool) {
-	w.Raw("* ESEARCH (TAG ").String(tag).Raw(")")
-	if uid {
-		w.Raw(" UID")
-	}
 }
 
 func (w *Writer) esearchPartial(p Page, found Set) {

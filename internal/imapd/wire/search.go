@@ -2,6 +2,8 @@
 
 package wire
 
+import "strings"
+
 // SearchReturn are the results that RETURN asks for, as bits (RFC 9051
 // §6.4.4; SAVE is SEARCHRES).
 type SearchReturn uint8
@@ -35,98 +37,60 @@ type Search struct {
 // Name returns the command's name.
 func (c *Search) Name() string { return uidName(c.UID, "SEARCH") }
 
-func (r *Reader) search(uid bool) (Command, error) {
-	cmd := Search{UID: uid}
-	err := r.searchOptions(&cmd.SearchOptions)
-	if err != nil {
-		return nil, err
-	}
+func (r *Reader) search(uid bool) Command {
+	cmd := Search{UID: uid, SearchOptions: r.searchOptions()}
 	if r.acceptWord("CHARSET") {
-		if err = r.sp(); r.NoCharset {
-			err = bad("Searches are in UTF-8 and name no charset.")
+		if r.sp(); r.NoCharset {
+			fail(bad("Searches are in UTF-8 and name no charset."))
 		}
-		if err == nil {
-			err = r.charset()
-		}
-		if err == nil {
-			err = r.sp()
-		}
+		r.charset()
+		r.sp()
 	}
-	if err == nil {
-		cmd.Key, err = r.searchProgram()
-	}
-	return &cmd, cmd.markUnsaved(err)
-}
-
-// markUnsaved marks the refusal of a command that was to save its result. A BAD
-// leaves alone what was saved before (RFC 5182 §2.1).
-func (o *SearchOptions) markUnsaved(err error) error {
-	if e, ok := err.(*Error); ok && e.Status == No && o.Return&ReturnSave != 0 {
-		unsaving := *e
-		unsaving.ClearsSaved = true
-		return &unsaving
-	}
-	return err
+	cmd.Key = r.searchProgram()
+	return &cmd
 }
 
 // searchOptions takes RETURN (…) and the space after it, if it is there.
-func (r *Reader) searchOptions(o *SearchOptions) error {
+func (r *Reader) searchOptions() (o SearchOptions) {
 	if !r.acceptWord("RETURN") {
-		return nil
+		return o
 	}
 	o.Extended = true
-	if err := r.sp(); err != nil {
-		return err
-	}
-	if err := r.list(maxListItems, func() error { return r.searchReturn(o) }); err != nil {
-		return err
-	}
+	r.sp()
+	r.list(maxListItems, func() {
+		result, known := searchReturnNames[string(r.word())]
+		if !known {
+			fail(bad("There is no such RETURN option."))
+		}
+		if result == ReturnPartial {
+			if o.Return&ReturnPartial != 0 {
+				fail(bad("There is more than one PARTIAL."))
+			}
+			r.sp()
+			o.Partial = r.page()
+		}
+		o.Return |= result
+	})
 	if o.Return == 0 {
 		o.Return = ReturnAll
 	}
 	if o.Return&ReturnAll != 0 && o.Return&ReturnPartial != 0 {
-		return bad("ALL and PARTIAL exclude each other.")
+		fail(bad("ALL and PARTIAL exclude each other."))
 	}
-	return r.sp()
+	r.sp()
+	r.savesResult = o.Return&ReturnSave != 0
+	return o
 }
 
-func (r *Reader) searchReturn(o *SearchOptions) (err error) {
-	switch string(r.word()) {
-	case "MIN":
-		o.Return |= ReturnMin
-	case "MAX":
-		o.Return |= ReturnMax
-	case "ALL":
-		o.Return |= ReturnAll
-	case "COUNT":
-		o.Return |= ReturnCount
-	case "SAVE":
-		o.Return |= ReturnSave
-	case "PARTIAL":
-		if o.Return&ReturnPartial != 0 {
-			return bad("There is more than one PARTIAL.")
-		}
-		if err := r.sp(); err != nil {
-			return err
-		}
-		o.Return |= ReturnPartial
-		o.Partial, err = r.page()
-	default:
-		return bad("There is no such RETURN option.")
-	}
-	return err
+var searchReturnNames = map[string]SearchReturn{
+	"MIN": ReturnMin, "MAX": ReturnMax, "ALL": ReturnAll, "COUNT": ReturnCount, "SAVE": ReturnSave, "PARTIAL": ReturnPartial,
 }
 
 // charset takes the name of a charset that we search in: UTF-8 or a part of it.
-func (r *Reader) charset() error {
-	name, err := r.astring()
-	if err != nil {
-		return err
+func (r *Reader) charset() {
+	if name := r.astring(); !strings.EqualFold(name, "UTF-8") && !strings.EqualFold(name, "US-ASCII") {
+		fail(newError(No, BadCharset("US-ASCII", "UTF-8"), "Search in UTF-8."))
 	}
-	if equalFoldASCII(name, "UTF-8") || equalFoldASCII(name, "US-ASCII") {
-		return nil
-	}
-	return newError(No, BadCharset("US-ASCII", "UTF-8"), "Search in UTF-8.")
 }
 
 // Sort is SORT (RFC 5256, ESORT RFC 5267).
@@ -147,38 +111,25 @@ type SortBy struct {
 // Name returns the command's name.
 func (c *Sort) Name() string { return uidName(c.UID, "SORT") }
 
-func (r *Reader) sort(uid bool) (Command, error) {
-	cmd := Sort{UID: uid}
-	err := r.searchOptions(&cmd.SearchOptions)
-	if err != nil {
-		return nil, err
-	}
-	if err = r.list(maxListItems, func() error { return r.sortBy(&cmd) }); err != nil {
-		return nil, err
-	}
-	if len(cmd.By) == 0 {
-		return nil, bad("SORT needs a criterion.")
-	}
-	cmd.Key, err = r.charsetAndProgram()
-	return &cmd, cmd.markUnsaved(err)
-}
-
-func (r *Reader) sortBy(cmd *Sort) error {
-	var by SortBy
-	if r.acceptWord("REVERSE") {
-		by.Reverse = true
-		if err := r.sp(); err != nil {
-			return err
+func (r *Reader) sort(uid bool) Command {
+	cmd := Sort{UID: uid, SearchOptions: r.searchOptions()}
+	r.list(maxListItems, func() {
+		var by SortBy
+		if by.Reverse = r.acceptWord("REVERSE"); by.Reverse {
+			r.sp()
 		}
+		switch by.Field = string(r.word()); by.Field {
+		case "ARRIVAL", "CC", "DATE", "FROM", "SIZE", "SUBJECT", "TO", "DISPLAYFROM", "DISPLAYTO":
+		default:
+			fail(bad("There is no such SORT criterion."))
+		}
+		cmd.By = append(cmd.By, by)
+	})
+	if len(cmd.By) == 0 {
+		fail(bad("SORT needs a criterion."))
 	}
-	switch w := r.word(); string(w) {
-	case "ARRIVAL", "CC", "DATE", "FROM", "SIZE", "SUBJECT", "TO", "DISPLAYFROM", "DISPLAYTO":
-		by.Field = string(w)
-	default:
-		return bad("There is no such SORT criterion.")
-	}
-	cmd.By = append(cmd.By, by)
-	return nil
+	cmd.Key = r.charsetAndProgram()
+	return &cmd
 }
 
 // Thread is THREAD (RFC 5256).
@@ -191,29 +142,19 @@ type Thread struct {
 // Name returns the command's name.
 func (c *Thread) Name() string { return uidName(c.UID, "THREAD") }
 
-func (r *Reader) thread(uid bool) (Command, error) {
-	cmd := Thread{UID: uid}
-	switch w := r.word(); string(w) {
-	case "ORDEREDSUBJECT", "REFERENCES":
-		cmd.Algorithm = string(w)
-	default:
-		return nil, bad("There is no such THREAD algorithm.")
+func (r *Reader) thread(uid bool) Command {
+	cmd := Thread{UID: uid, Algorithm: string(r.word())}
+	if cmd.Algorithm != "ORDEREDSUBJECT" && cmd.Algorithm != "REFERENCES" {
+		fail(bad("There is no such THREAD algorithm."))
 	}
-	var err error
-	cmd.Key, err = r.charsetAndProgram()
-	return &cmd, err
+	cmd.Key = r.charsetAndProgram()
+	return &cmd
 }
 
 // charsetAndProgram takes what ends SORT and THREAD.
-func (r *Reader) charsetAndProgram() (key SearchKey, err error) {
-	if err = r.sp(); err != nil {
-		return key, err
-	}
-	if err = r.charset(); err != nil {
-		return key, err
-	}
-	if err = r.sp(); err != nil {
-		return key, err
-	}
+func (r *Reader) charsetAndProgram() SearchKey {
+	r.sp()
+	r.charset()
+	r.sp()
 	return r.searchProgram()
 }

@@ -57,283 +57,171 @@ type SearchKey struct {
 	Num     uint64
 }
 
+// simpleKeys are the keys without an argument, except NEW.
+var simpleKeys = map[string]SearchKey{
+	"ALL":               {Op: SearchAll},
+	"ANSWERED":          {Op: SearchFlag, Flag: Answered},
+	"DELETED":           {Op: SearchFlag, Flag: Deleted},
+	"DRAFT":             {Op: SearchFlag, Flag: Draft},
+	"FLAGGED":           {Op: SearchFlag, Flag: Flagged},
+	"SEEN":              {Op: SearchFlag, Flag: Seen},
+	"RECENT":            {Op: SearchFlag, Flag: Recent},
+	"UNANSWERED":        {Op: SearchFlag, Flag: Answered, Not: true},
+	"UNDELETED":         {Op: SearchFlag, Flag: Deleted, Not: true},
+	"UNDRAFT":           {Op: SearchFlag, Flag: Draft, Not: true},
+	"UNFLAGGED":         {Op: SearchFlag, Flag: Flagged, Not: true},
+	"UNSEEN":            {Op: SearchFlag, Flag: Seen, Not: true},
+	"OLD":               {Op: SearchFlag, Flag: Recent, Not: true},
+	"SAVEDATESUPPORTED": {Op: SearchSaveDateSupported},
+}
+
+// argumentKeys are the keys with an argument, without it.
+var argumentKeys = map[string]SearchKey{
+	"BEFORE":      {Op: SearchBefore},
+	"ON":          {Op: SearchOn},
+	"SINCE":       {Op: SearchSince},
+	"SENTBEFORE":  {Op: SearchSentBefore},
+	"SENTON":      {Op: SearchSentOn},
+	"SENTSINCE":   {Op: SearchSentSince},
+	"SAVEDBEFORE": {Op: SearchSavedBefore},
+	"SAVEDON":     {Op: SearchSavedOn},
+	"SAVEDSINCE":  {Op: SearchSavedSince},
+	"LARGER":      {Op: SearchLarger},
+	"SMALLER":     {Op: SearchSmaller},
+	"OLDER":       {Op: SearchOlder},
+	"YOUNGER":     {Op: SearchYounger},
+	"FROM":        {Op: SearchEnvelope, Header: "From"},
+	"TO":          {Op: SearchEnvelope, Header: "To"},
+	"CC":          {Op: SearchEnvelope, Header: "Cc"},
+	"BCC":         {Op: SearchEnvelope, Header: "Bcc"},
+	"SUBJECT":     {Op: SearchEnvelope, Header: "Subject"},
+	"BODY":        {Op: SearchBody},
+	"TEXT":        {Op: SearchText},
+	"HEADER":      {Op: SearchHeader},
+	"KEYWORD":     {Op: SearchKeyword},
+	"UNKEYWORD":   {Op: SearchKeyword, Not: true},
+	"MODSEQ":      {Op: SearchModSeq},
+	"EMAILID":     {Op: SearchEmailID},
+	"THREADID":    {Op: SearchThreadID},
+	"UID":         {Op: SearchNumbers},
+	"OR":          {Op: SearchOr},
+}
+
 // searchParser counts the keys of a search program.
 type searchParser struct {
-	r        *Reader
+	*Reader
 	keyCount int
 }
 
-func (r *Reader) searchProgram() (SearchKey, error) {
-	p := searchParser{r: r}
+func (r *Reader) searchProgram() SearchKey {
+	p := searchParser{Reader: r}
 	return p.parseAnd(0)
 }
 
 // parseAnd takes keys with a space between them, all of which must hold.
-func (p *searchParser) parseAnd(depth int) (SearchKey, error) {
-	first, err := p.parseKey(depth)
-	if err != nil || p.r.peek() != ' ' {
-		return first, err
+func (p *searchParser) parseAnd(depth int) SearchKey {
+	first := p.parseKey(depth)
+	if p.peek() != ' ' {
+		return first
 	}
 	all := SearchKey{Op: SearchAnd, Keys: []SearchKey{first}}
-	for p.r.accept(' ') {
-		k, err := p.parseKey(depth)
-		if err != nil {
-			return all, err
-		}
-		all.Keys = append(all.Keys, k)
+	for p.accept(' ') {
+		all.Keys = append(all.Keys, p.parseKey(depth))
 	}
-	return all, nil
+	return all
 }
 
-func (p *searchParser) parseKey(depth int) (SearchKey, error) {
-	r := p.r
+func (p *searchParser) parseKey(depth int) SearchKey {
 	if p.keyCount++; p.keyCount > MaxSearchKeys {
-		return SearchKey{}, overLimit("The search has too many keys.")
+		fail(overLimit("The search has too many keys."))
 	}
 	if depth > MaxSearchDepth {
-		return SearchKey{}, overLimit("The search is nested too deep.")
+		fail(overLimit("The search is nested too deep."))
 	}
-	switch c := r.peek(); {
+	switch c := p.peek(); {
 	case c == '(':
-		r.pos++
-		k, err := p.parseAnd(depth + 1)
-		if err != nil {
-			return k, err
-		}
-		return k, r.expect(')')
+		p.pos++
+		k := p.parseAnd(depth + 1)
+		p.expect(')')
+		return k
 	case c == '*' || c == '$' || isDigit(c):
-		set, err := r.numSet(false)
-		return SearchKey{Op: SearchNumbers, Numbers: set}, err
+		return SearchKey{Op: SearchNumbers, Numbers: p.numSet(false)}
 	}
-	w := r.word()
-	if k, ok := flagKey(w); ok {
-		return k, nil
+	w := p.word()
+	if k, ok := simpleKeys[string(w)]; ok {
+		return k
 	}
-	parse := p.argumentParser(w, depth)
-	if parse == nil {
-		return SearchKey{}, bad("There is no such search key.")
+	if string(w) == "NEW" {
+		return SearchKey{Op: SearchAnd, Keys: []SearchKey{simpleKeys["RECENT"], simpleKeys["UNSEEN"]}}
 	}
-	if err := r.sp(); err != nil {
-		return SearchKey{}, err
+	k, ok := argumentKeys[string(w)]
+	not := string(w) == "NOT"
+	if !ok && !not {
+		fail(bad("There is no such search key."))
 	}
-	return parse()
+	p.sp()
+	if not {
+		k = p.parseKey(depth + 1)
+		k.Not = !k.Not
+		return k
+	}
+	p.parseArgument(&k, depth)
+	return k
 }
 
-// flagKey returns the keys that have no argument.
-func flagKey(w []byte) (SearchKey, bool) {
-	flag := func(f SystemFlags) (SearchKey, bool) { return SearchKey{Op: SearchFlag, Flag: f}, true }
-	not := func(f SystemFlags) (SearchKey, bool) { return SearchKey{Op: SearchFlag, Flag: f, Not: true}, true }
-	switch string(w) {
-	case "ALL":
-		return SearchKey{Op: SearchAll}, true
-	case "ANSWERED":
-		return flag(Answered)
-	case "DELETED":
-		return flag(Deleted)
-	case "DRAFT":
-		return flag(Draft)
-	case "FLAGGED":
-		return flag(Flagged)
-	case "SEEN":
-		return flag(Seen)
-	case "RECENT":
-		return flag(Recent)
-	case "UNANSWERED":
-		return not(Answered)
-	case "UNDELETED":
-		return not(Deleted)
-	case "UNDRAFT":
-		return not(Draft)
-	case "UNFLAGGED":
-		return not(Flagged)
-	case "UNSEEN":
-		return not(Seen)
-	case "OLD":
-		return not(Recent)
-	case "NEW":
-		recent, _ := flag(Recent)
-		unseen, _ := not(Seen)
-		return SearchKey{Op: SearchAnd, Keys: []SearchKey{recent, unseen}}, true
-	case "SAVEDATESUPPORTED":
-		return SearchKey{Op: SearchSaveDateSupported}, true
-	}
-	return SearchKey{}, false
-}
-
-// argumentParser returns what reads the argument of a key that has one.
-func (p *searchParser) argumentParser(w []byte, depth int) func() (SearchKey, error) {
-	if op := dateOp(w); op != 0 {
-		return func() (SearchKey, error) {
-			t, err := p.r.date()
-			return SearchKey{Op: op, Date: t}, err
+// parseArgument takes the argument of a key that has one.
+func (p *searchParser) parseArgument(k *SearchKey, depth int) {
+	switch k.Op {
+	case SearchLarger, SearchSmaller:
+		k.Num = p.number(math.MaxInt64)
+	case SearchOlder, SearchYounger:
+		if k.Num = p.number(math.MaxUint32); k.Num == 0 {
+			fail(bad("An age in a search is at least 1 second."))
 		}
+	case SearchHeader:
+		k.Header = p.astring()
+		p.sp()
+		k.Text = p.searchText()
+	case SearchEnvelope, SearchBody, SearchText:
+		k.Text = p.searchText()
+	case SearchEmailID, SearchThreadID:
+		k.Text = p.astring()
+	case SearchKeyword:
+		k.Text = p.keyword()
+	case SearchModSeq:
+		k.Num = p.searchModSeq()
+	case SearchNumbers:
+		k.Numbers = p.numSet(true)
+	case SearchOr:
+		either := p.parseKey(depth + 1)
+		p.sp()
+		k.Keys = []SearchKey{either, p.parseKey(depth + 1)}
+	default:
+		k.Date = p.date()
 	}
-	if op, limit := numberOp(w); op != 0 {
-		return func() (SearchKey, error) {
-			n, err := p.r.number(limit)
-			if err == nil && n == 0 && (op == SearchOlder || op == SearchYounger) {
-				err = bad("An age in a search is at least 1 second.")
-			}
-			return SearchKey{Op: op, Num: n}, err
-		}
-	}
-	if op, header := textOp(w); op != 0 {
-		return func() (SearchKey, error) {
-			s, err := p.parseText()
-			return SearchKey{Op: op, Header: header, Text: s}, err
-		}
-	}
-	switch string(w) {
-	case "NOT":
-		return func() (SearchKey, error) {
-			k, err := p.parseKey(depth + 1)
-			k.Not = !k.Not
-			return k, err
-		}
-	case "OR":
-		return func() (SearchKey, error) { return p.parseOr(depth) }
-	case "UID":
-		return func() (SearchKey, error) {
-			set, err := p.r.numSet(true)
-			return SearchKey{Op: SearchNumbers, Numbers: set}, err
-		}
-	case "HEADER":
-		return p.parseHeader
-	case "MODSEQ":
-		return p.parseModSeq
-	case "KEYWORD", "UNKEYWORD":
-		not := w[0] == 'U'
-		return func() (SearchKey, error) {
-			s, err := p.r.keyword()
-			return SearchKey{Op: SearchKeyword, Text: s, Not: not}, err
-		}
-	case "EMAILID":
-		return func() (SearchKey, error) { return p.parseObjectID(SearchEmailID) }
-	case "THREADID":
-		return func() (SearchKey, error) { return p.parseObjectID(SearchThreadID) }
-	}
-	return nil
 }
 
-func dateOp(w []byte) SearchOp {
-	switch string(w) {
-	case "BEFORE":
-		return SearchBefore
-	case "ON":
-		return SearchOn
-	case "SINCE":
-		return SearchSince
-	case "SENTBEFORE":
-		return SearchSentBefore
-	case "SENTON":
-		return SearchSentOn
-	case "SENTSINCE":
-		return SearchSentSince
-	case "SAVEDBEFORE":
-		return SearchSavedBefore
-	case "SAVEDON":
-		return SearchSavedOn
-	case "SAVEDSINCE":
-		return SearchSavedSince
+// searchText takes a text to search for.
+func (r *Reader) searchText() string {
+	s := r.astring()
+	if !utf8.ValidString(s) {
+		fail(bad("A text to search for must be UTF-8."))
 	}
-	return 0
+	return s
 }
 
-func numberOp(w []byte) (op SearchOp, limit uint64) {
-	switch string(w) {
-	case "LARGER":
-		return SearchLarger, math.MaxInt64
-	case "SMALLER":
-		return SearchSmaller, math.MaxInt64
-	case "OLDER":
-		return SearchOlder, math.MaxUint32
-	case "YOUNGER":
-		return SearchYounger, math.MaxUint32
-	}
-	return 0, 0
-}
-
-func textOp(w []byte) (op SearchOp, header string) {
-	switch string(w) {
-	case "FROM":
-		return SearchEnvelope, "From"
-	case "TO":
-		return SearchEnvelope, "To"
-	case "CC":
-		return SearchEnvelope, "Cc"
-	case "BCC":
-		return SearchEnvelope, "Bcc"
-	case "SUBJECT":
-		return SearchEnvelope, "Subject"
-	case "BODY":
-		return SearchBody, ""
-	case "TEXT":
-		return SearchText, ""
-	}
-	return 0, ""
-}
-
-// parseText takes a text to search for.
-func (p *searchParser) parseText() (string, error) {
-	s, err := p.r.astring()
-	if err == nil && !utf8.ValidString(s) {
-		err = bad("A text to search for must be UTF-8.")
-	}
-	return s, err
-}
-
-func (p *searchParser) parseOr(depth int) (SearchKey, error) {
-	either, err := p.parseKey(depth + 1)
-	if err != nil {
-		return either, err
-	}
-	if err = p.r.sp(); err != nil {
-		return either, err
-	}
-	other, err := p.parseKey(depth + 1)
-	return SearchKey{Op: SearchOr, Keys: []SearchKey{either, other}}, err
-}
-
-func (p *searchParser) parseHeader() (SearchKey, error) {
-	k := SearchKey{Op: SearchHeader}
-	var err error
-	if k.Header, err = p.r.astring(); err != nil {
-		return k, err
-	}
-	if err = p.r.sp(); err != nil {
-		return k, err
-	}
-	k.Text, err = p.parseText()
-	return k, err
-}
-
-// parseModSeq takes [entry-name SP entry-type SP] mod-sequence. We keep one
+// searchModSeq takes [entry-name SP entry-type SP] mod-sequence. We keep one
 // mod-sequence per message, so the entry does not matter (RFC 7162 §3.1.5).
-func (p *searchParser) parseModSeq() (SearchKey, error) {
-	r := p.r
-	k := SearchKey{Op: SearchModSeq}
+func (r *Reader) searchModSeq() uint64 {
 	if r.peek() == '"' {
-		if _, err := r.quoted(); err != nil {
-			return k, err
-		}
-		if err := r.sp(); err != nil {
-			return k, err
-		}
+		r.quoted()
+		r.sp()
 		switch string(r.word()) {
 		case "PRIV", "SHARED", "ALL":
 		default:
-			return k, errSyntax
+			fail(errSyntax)
 		}
-		if err := r.sp(); err != nil {
-			return k, err
-		}
+		r.sp()
 	}
-	var err error
-	k.Num, err = r.modSeq()
-	return k, err
-}
-
-func (p *searchParser) parseObjectID(op SearchOp) (SearchKey, error) {
-	s, err := p.r.astring()
-	return SearchKey{Op: op, Text: s}, err
+	return r.modSeq()
 }

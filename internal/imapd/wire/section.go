@@ -2,7 +2,10 @@
 
 package wire
 
-import "strconv"
+import (
+	"slices"
+	"strconv"
+)
 
 // SectionKind says by which FETCH item a section was asked for, and so how it
 // is named in the answer.
@@ -51,65 +54,42 @@ func (s *Section) Bounds(size int64) (offset, count int64) {
 	return offset, int64(min(s.Count, uint64(size-offset)))
 }
 
+// partSpecs are the names of specifiers.
+var partSpecs = [...]string{PartHeader: "HEADER", PartHeaderFields: "HEADER.FIELDS", PartHeaderFieldsNot: "HEADER.FIELDS.NOT", PartText: "TEXT", PartMIME: "MIME"}
+
 // sectionSpec takes what stands between the brackets.
-func (r *Reader) sectionSpec(s *Section) error {
+func (r *Reader) sectionSpec(s *Section) {
 	for isDigit(r.peek()) {
 		if len(s.Path) == MaxSectionDepth {
-			return overLimit("A part number is too deep.")
+			fail(overLimit("A part number is too deep."))
 		}
-		n, err := r.nzNumber32()
-		if err != nil {
-			return err
-		}
-		s.Path = append(s.Path, n)
+		s.Path = append(s.Path, r.nzNumber32())
 		if !r.accept('.') {
-			return nil
+			return
 		}
 		if r.peek() == ']' {
-			return errSyntax
+			fail(errSyntax)
 		}
 	}
 	if r.peek() == ']' {
-		return nil
+		return
 	}
 	if s.Kind != SectionBody {
-		return errSyntax
+		fail(errSyntax)
 	}
-	switch string(r.word()) {
-	case "HEADER":
-		s.Part = PartHeader
-	case "TEXT":
-		s.Part = PartText
-	case "MIME":
-		if len(s.Path) == 0 {
-			return bad("MIME is of a part, not of the message.")
+	part := slices.Index(partSpecs[:], string(r.word()))
+	s.Part = PartSpec(max(part, 0))
+	switch {
+	case s.Part == PartAll:
+		fail(bad("There is no such section."))
+	case s.Part == PartMIME && len(s.Path) == 0:
+		fail(bad("MIME is of a part, not of the message."))
+	case s.Part == PartHeaderFields || s.Part == PartHeaderFieldsNot:
+		r.sp()
+		if r.list(MaxSectionFields, func() { s.Fields = append(s.Fields, r.astring()) }); len(s.Fields) == 0 {
+			fail(bad("A list of header fields is empty."))
 		}
-		s.Part = PartMIME
-	case "HEADER.FIELDS":
-		s.Part = PartHeaderFields
-		return r.sectionFields(s)
-	case "HEADER.FIELDS.NOT":
-		s.Part = PartHeaderFieldsNot
-		return r.sectionFields(s)
-	default:
-		return bad("There is no such section.")
 	}
-	return nil
-}
-
-func (r *Reader) sectionFields(s *Section) error {
-	if err := r.sp(); err != nil {
-		return err
-	}
-	err := r.list(MaxSectionFields, func() error {
-		name, err := r.astring()
-		s.Fields = append(s.Fields, name)
-		return err
-	})
-	if err == nil && len(s.Fields) == 0 {
-		return bad("A list of header fields is empty.")
-	}
-	return err
 }
 
 // appendSection appends a section's name as FETCH answers it, such as
@@ -117,13 +97,10 @@ func (r *Reader) sectionFields(s *Section) error {
 func appendSection(b []byte, s *Section) []byte {
 	switch s.Kind {
 	case SectionRFC822:
-		switch s.Part {
-		case PartHeader:
-			return append(b, "RFC822.HEADER"...)
-		case PartText:
-			return append(b, "RFC822.TEXT"...)
+		if b = append(b, "RFC822"...); s.Part != PartAll {
+			b = append(append(b, '.'), partSpecs[s.Part]...)
 		}
-		return append(b, "RFC822"...)
+		return b
 	case SectionBinary:
 		b = append(b, "BINARY["...)
 	case SectionBinarySize:
@@ -154,18 +131,11 @@ func appendPartSpec(b []byte, s *Section) []byte {
 	if len(s.Path) > 0 {
 		b = append(b, '.')
 	}
-	switch s.Part {
-	case PartHeader:
-		return append(b, "HEADER"...)
-	case PartText:
-		return append(b, "TEXT"...)
-	case PartMIME:
-		return append(b, "MIME"...)
-	case PartHeaderFields:
-		b = append(b, "HEADER.FIELDS ("...)
-	case PartHeaderFieldsNot:
-		b = append(b, "HEADER.FIELDS.NOT ("...)
+	b = append(b, partSpecs[s.Part]...)
+	if s.Part != PartHeaderFields && s.Part != PartHeaderFieldsNot {
+		return b
 	}
+	b = append(b, " ("...)
 	for i, f := range s.Fields {
 		if i > 0 {
 			b = append(b, ' ')

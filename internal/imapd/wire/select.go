@@ -27,85 +27,56 @@ func (c *Select) Name() string {
 	return "SELECT"
 }
 
-func (r *Reader) selectMailbox(readOnly bool) (Command, error) {
-	cmd := Select{ReadOnly: readOnly}
-	var err error
-	if cmd.Mailbox, err = r.mailbox(); err != nil || !r.accept(' ') {
-		return &cmd, err
+func (r *Reader) selectMailbox(readOnly bool) Command {
+	cmd := Select{ReadOnly: readOnly, Mailbox: r.mailbox()}
+	if !r.accept(' ') {
+		return &cmd
 	}
-	err = r.list(maxListItems, func() (err error) {
+	r.list(maxListItems, func() {
+		cmd.CondStore = true
 		switch string(r.word()) {
 		case "CONDSTORE":
-			cmd.CondStore = true
 		case "QRESYNC":
-			if err := r.sp(); err != nil {
-				return err
-			}
-			cmd.CondStore = true
-			cmd.QResync, err = r.qresync()
+			r.sp()
+			cmd.QResync = r.qresync()
 		default:
-			return bad("There is no such SELECT parameter.")
+			fail(bad("There is no such SELECT parameter."))
 		}
-		return err
 	})
-	return &cmd, err
+	return &cmd
 }
 
 // qresync takes (uidvalidity modseq [known-uids] [(seqs uids)]).
-func (r *Reader) qresync() (*QResync, error) {
+func (r *Reader) qresync() *QResync {
 	var q QResync
-	var err error
-	if err = r.expect('('); err != nil {
-		return nil, err
-	}
-	if q.UIDValidity, err = r.nzNumber32(); err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	if q.ModSeq, err = r.modSeq(); err != nil {
-		return nil, err
-	}
+	r.expect('(')
+	q.UIDValidity = r.nzNumber32()
+	r.sp()
+	q.ModSeq = r.modSeq()
 	more := r.accept(' ')
 	if more && r.peek() != '(' {
-		if q.Known, err = r.setWithoutStar(); err != nil {
-			return nil, err
-		}
+		q.Known = r.setWithoutStar()
 		more = r.accept(' ')
 	}
 	if more {
-		if err = r.seqMatch(&q); err != nil {
-			return nil, err
+		r.expect('(')
+		q.MatchSeqs = r.setWithoutStar()
+		r.sp()
+		q.MatchUIDs = r.setWithoutStar()
+		if q.MatchSeqs.Count() != q.MatchUIDs.Count() {
+			fail(bad("The two sets of QRESYNC do not match."))
 		}
+		r.expect(')')
 	}
-	return &q, r.expect(')')
-}
-
-func (r *Reader) seqMatch(q *QResync) (err error) {
-	if err = r.expect('('); err != nil {
-		return err
-	}
-	if q.MatchSeqs, err = r.setWithoutStar(); err != nil {
-		return err
-	}
-	if err = r.sp(); err != nil {
-		return err
-	}
-	if q.MatchUIDs, err = r.setWithoutStar(); err != nil {
-		return err
-	}
-	if q.MatchSeqs.Count() != q.MatchUIDs.Count() {
-		return bad("The two sets of QRESYNC do not match.")
-	}
-	return r.expect(')')
+	r.expect(')')
+	return &q
 }
 
 // setWithoutStar takes a set without "*" and makes it normal.
-func (r *Reader) setWithoutStar() (Set, error) {
-	s, err := r.set()
-	if err == nil && s.HasStar() {
-		return nil, bad("A set cannot hold * here.")
+func (r *Reader) setWithoutStar() Set {
+	s := r.set()
+	if s.HasStar() {
+		fail(bad("A set cannot hold * here."))
 	}
-	return s.Resolve(0), err
+	return s.Resolve(0)
 }

@@ -8,19 +8,16 @@ type Enable struct{ Capabilities []string }
 // Name returns the command's name.
 func (*Enable) Name() string { return "ENABLE" }
 
-func (r *Reader) enable() (Command, error) {
+func (r *Reader) enable() Command {
 	var cmd Enable
 	for {
-		w := r.word()
-		if len(w) == 0 {
-			return nil, errSyntax
-		}
+		w := r.nonEmptyWord()
 		if len(cmd.Capabilities) == maxListItems {
-			return nil, overLimit("A list has too many entries.")
+			fail(overLimit("A list has too many entries."))
 		}
-		cmd.Capabilities = append(cmd.Capabilities, string(w))
+		cmd.Capabilities = append(cmd.Capabilities, w)
 		if !r.accept(' ') {
-			return &cmd, nil
+			return &cmd
 		}
 	}
 }
@@ -44,30 +41,21 @@ const (
 	maxIDValue  = 1024
 )
 
-func (r *Reader) id() (Command, error) {
+func (r *Reader) id() Command {
 	var cmd ID
 	if r.acceptWord("NIL") {
-		return &cmd, nil
+		return &cmd
 	}
-	err := r.list(maxIDParams, func() error {
-		key, err := r.str()
-		if err != nil {
-			return err
-		}
-		if err := r.sp(); err != nil {
-			return err
-		}
-		value, ok, err := r.nstring()
-		if err != nil {
-			return err
-		}
+	r.list(maxIDParams, func() {
+		key := r.str()
+		r.sp()
+		value, ok := r.nstring()
 		if len(key) > maxIDKey || len(value) > maxIDValue {
-			return overLimit("A field of ID is too long.")
+			fail(overLimit("A field of ID is too long."))
 		}
 		cmd.Params = append(cmd.Params, IDParam{key, value, !ok})
-		return nil
 	})
-	return &cmd, err
+	return &cmd
 }
 
 // Compress is COMPRESS (RFC 4978), with the mechanism in upper case.
@@ -75,11 +63,3 @@ type Compress struct{ Mechanism string }
 
 // Name returns the command's name.
 func (*Compress) Name() string { return "COMPRESS" }
-
-func (r *Reader) compress() (Command, error) {
-	w := r.word()
-	if len(w) == 0 {
-		return nil, errSyntax
-	}
-	return &Compress{string(w)}, nil
-}

@@ -3,6 +3,7 @@
 package wire
 
 import (
+	"cmp"
 	"errors"
 	"iter"
 	"math"
@@ -18,9 +19,8 @@ const Star = 0
 type Range struct{ Lo, Hi uint32 }
 
 // Set is a set of message numbers or UIDs (RFC 9051 sequence-set). A set is
-// normal if it has no Star and its ranges rise and do not touch; Resolve, Add,
-// SetOf and Union make normal ones, and only those may be asked what is in
-// them.
+// normal if it has no Star and its ranges rise and do not touch; Resolve, Add
+// and SetOf make normal ones, and only those may be asked what is in them.
 type Set []Range
 
 // ErrInvalidSet says that a text is not a sequence set.
@@ -92,12 +92,7 @@ func SetOf(numbers ...uint32) Set {
 
 // HasStar reports whether the set refers to the last message.
 func (s Set) HasStar() bool {
-	for _, r := range s {
-		if r.Hi == Star {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s, func(r Range) bool { return r.Hi == Star })
 }
 
 // Resolve returns the set as a normal one, with last in place of Star. With
@@ -137,14 +132,7 @@ func (s Set) normal() bool {
 
 // merge sorts s in place and joins what overlaps or touches.
 func (s Set) merge() Set {
-	slices.SortFunc(s, func(a, b Range) int {
-		if a.Lo < b.Lo {
-			return -1
-		} else if a.Lo > b.Lo {
-			return 1
-		}
-		return 0
-	})
+	slices.SortFunc(s, func(a, b Range) int { return cmp.Compare(a.Lo, b.Lo) })
 	out := s[:0]
 	for _, r := range s {
 		if n := len(out); n > 0 && uint64(r.Lo) <= uint64(out[n-1].Hi)+1 {
@@ -229,28 +217,6 @@ func (s Set) All() iter.Seq[uint32] {
 	}
 }
 
-// Union returns the normal set of what is in either of two sets without Star.
-func (s Set) Union(t Set) Set {
-	return append(append(make(Set, 0, len(s)+len(t)), s...), t...).merge()
-}
-
-// Intersect returns the normal set of what is in both of two normal sets.
-func (s Set) Intersect(t Set) Set {
-	var out Set
-	for i, j := 0, 0; i < len(s) && j < len(t); {
-		lo, hi := max(s[i].Lo, t[j].Lo), min(s[i].Hi, t[j].Hi)
-		if lo <= hi {
-			out = append(out, Range{lo, hi})
-		}
-		if s[i].Hi < t[j].Hi {
-			i++
-		} else {
-			j++
-		}
-	}
-	return out
-}
-
 // String returns the set in wire form, such as 1:5,9.
 func (s Set) String() string { return string(appendSet(nil, s)) }
 
@@ -285,19 +251,19 @@ type NumSet struct {
 }
 
 // numSet takes a sequence set or "$".
-func (r *Reader) numSet(uid bool) (NumSet, error) {
+func (r *Reader) numSet(uid bool) NumSet {
 	if r.accept('$') {
-		return NumSet{UID: uid, Saved: true}, nil
+		return NumSet{UID: uid, Saved: true}
 	}
-	set, err := r.set()
-	return NumSet{Set: set, UID: uid}, err
+	return NumSet{Set: r.set(), UID: uid}
 }
 
-func (r *Reader) set() (Set, error) {
+func (r *Reader) set() Set {
 	set, n, err := parseSet(r.line[r.pos:])
 	if err == ErrInvalidSet {
-		return nil, bad("A sequence set is missing or wrong.")
+		err = bad("A sequence set is missing or wrong.")
 	}
+	check(err)
 	r.pos += n
-	return set, err
+	return set
 }

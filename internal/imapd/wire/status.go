@@ -2,6 +2,8 @@
 
 package wire
 
+import "slices"
+
 // StatusItems are the items of STATUS, as bits.
 type StatusItems uint16
 
@@ -35,33 +37,23 @@ type MailboxStatus struct {
 // Name returns the command's name.
 func (*MailboxStatus) Name() string { return "STATUS" }
 
-func (r *Reader) status() (Command, error) {
-	var cmd MailboxStatus
-	var err error
-	if cmd.Mailbox, err = r.mailbox(); err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	cmd.Items, err = r.statusItems()
-	return &cmd, err
+func (r *Reader) status() Command {
+	cmd := MailboxStatus{Mailbox: r.mailbox()}
+	r.sp()
+	cmd.Items = r.statusItems()
+	return &cmd
 }
 
-func (r *Reader) statusItems() (StatusItems, error) {
-	var items StatusItems
-	err := r.list(maxListItems, func() error {
-		w := r.word()
-		for i, name := range statusNames {
-			if string(w) == name {
-				items |= 1 << i
-				return nil
-			}
+func (r *Reader) statusItems() (items StatusItems) {
+	r.list(maxListItems, func() {
+		i := slices.Index(statusNames[:], string(r.word()))
+		if i < 0 {
+			fail(bad("There is no such STATUS item."))
 		}
-		return bad("There is no such STATUS item.")
+		items |= 1 << i
 	})
-	if err == nil && items == 0 {
-		return 0, bad("STATUS needs an item.")
+	if items == 0 {
+		fail(bad("STATUS needs an item."))
 	}
-	return items, err
+	return items
 }

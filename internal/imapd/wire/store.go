@@ -25,22 +25,18 @@ type Store struct {
 // Name returns the command's name.
 func (c *Store) Name() string { return uidName(c.Messages.UID, "STORE") }
 
-func (r *Reader) store(uid bool) (Command, error) {
-	var cmd Store
-	var err error
-	if cmd.Messages, err = r.numSet(uid); err != nil {
-		return nil, err
-	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
+func (r *Reader) store(uid bool) Command {
+	cmd := Store{Messages: r.numSet(uid)}
+	r.sp()
 	if r.peek() == '(' {
-		if err = r.list(1, func() error { return r.storeModifier(&cmd) }); err != nil {
-			return nil, err
-		}
-		if err = r.sp(); err != nil {
-			return nil, err
-		}
+		r.list(1, func() {
+			if !r.acceptWord("UNCHANGEDSINCE") {
+				fail(bad("There is no such STORE modifier."))
+			}
+			r.sp()
+			cmd.UnchangedSince, cmd.HasUnchangedSince = r.modSeq(), true
+		})
+		r.sp()
 	}
 	if r.accept('+') {
 		cmd.Op = StoreAdd
@@ -52,23 +48,9 @@ func (r *Reader) store(uid bool) (Command, error) {
 	case "FLAGS.SILENT":
 		cmd.Silent = true
 	default:
-		return nil, bad("STORE changes FLAGS and nothing else.")
+		fail(bad("STORE changes FLAGS and nothing else."))
 	}
-	if err = r.sp(); err != nil {
-		return nil, err
-	}
-	cmd.Flags, err = r.flags()
-	return &cmd, err
-}
-
-func (r *Reader) storeModifier(cmd *Store) (err error) {
-	if !r.acceptWord("UNCHANGEDSINCE") {
-		return bad("There is no such STORE modifier.")
-	}
-	if err = r.sp(); err != nil {
-		return err
-	}
-	cmd.HasUnchangedSince = true
-	cmd.UnchangedSince, err = r.modSeq()
-	return err
+	r.sp()
+	cmd.Flags = r.flags()
+	return &cmd
 }

@@ -4,9 +4,9 @@ package wire
 
 import (
 	"bytes"
-	"errors"
 	"io"
 	"math"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/message"
@@ -46,7 +46,10 @@ var charClasses = func() (t [256]uint8) {
 
 func isDigit(c byte) bool { return c >= '0' && c <= '9' }
 
-var errSyntax = bad("The command's arguments are not understood.")
+var (
+	errSyntax   = bad("The command's arguments are not understood.")
+	errTooShort = bad("The command ends too early.")
+)
 
 // peek returns the byte at the cursor, 0 at the end of the line.
 func (r *Reader) peek() byte {
@@ -65,27 +68,41 @@ func (r *Reader) accept(c byte) bool {
 	return true
 }
 
-func (r *Reader) expect(c byte) error {
-	if r.accept(c) {
-		return nil
+// syntaxError is what a parser of arguments panics with, to end the whole command.
+type syntaxError struct{ error }
+
+// fail ends the parsing of a command. The error comes out of the function that defers catch.
+func fail(err error) { panic(syntaxError{err}) }
+
+func check(err error) {
+	if err != nil {
+		fail(err)
 	}
+}
+
+func catch(err *error) {
+	switch p := recover().(type) {
+	case nil:
+	case syntaxError:
+		*err = p.error
+	default:
+		panic(p)
+	}
+}
+
+func (r *Reader) expect(c byte) {
 	switch {
+	case r.accept(c):
 	case r.pos >= len(r.line):
-		return bad("The command ends too early.")
+		fail(errTooShort)
 	case c == ' ':
-		return bad("A space is missing between arguments.")
+		fail(bad("A space is missing between arguments."))
+	default:
+		fail(errSyntax)
 	}
-	return errSyntax
 }
 
-func (r *Reader) sp() error { return r.expect(' ') }
-
-func (r *Reader) expectEnd() error {
-	if r.pos < len(r.line) {
-		return bad("The command has more arguments than it takes.")
-	}
-	return nil
-}
+func (r *Reader) sp() { r.expect(' ') }
 
 // takeClass takes the longest run of bytes of a class; it may be empty.
 func (r *Reader) takeClass(of uint8) []byte {
@@ -118,157 +135,147 @@ func (r *Reader) acceptWord(want string) bool {
 	return false
 }
 
-func (r *Reader) tag() (string, error) {
+// nonEmptyWord takes a keyword as word does.
+func (r *Reader) nonEmptyWord() string {
+	w := r.word()
+	if len(w) == 0 {
+		fail(errSyntax)
+	}
+	return string(w)
+}
+
+func (r *Reader) tag() string {
 	b := r.takeClass(classTag)
 	next := r.peek()
 	if len(b) == 0 || len(b) > maxTagBytes || (next != ' ' && r.pos < len(r.line)) {
-		return "", bad("A command begins with a tag.")
+		fail(bad("A command begins with a tag."))
 	}
-	return string(b), nil
+	return string(b)
 }
 
-func (r *Reader) atom() (string, error) {
+func (r *Reader) atom() string {
 	b := r.takeClass(classAtom)
 	if len(b) == 0 {
-		return "", errSyntax
+		fail(errSyntax)
 	}
-	return string(b), nil
+	return string(b)
 }
 
 // number takes a decimal number of at most limit.
-func (r *Reader) number(limit uint64) (uint64, error) {
+func (r *Reader) number(limit uint64) (n uint64) {
 	start := r.pos
-	var n uint64
-	for r.pos < len(r.line) && isDigit(r.line[r.pos]) {
+	for ; r.pos < len(r.line) && isDigit(r.line[r.pos]); r.pos++ {
 		d := uint64(r.line[r.pos] - '0')
 		if n > (limit-d)/10 {
-			return 0, bad("A number is too large.")
+			fail(bad("A number is too large."))
 		}
 		n = n*10 + d
-		r.pos++
 	}
 	if r.pos == start {
-		return 0, bad("A number is missing.")
+		fail(bad("A number is missing."))
 	}
-	return n, nil
-}
-
-func (r *Reader) number32() (uint32, error) {
-	n, err := r.number(math.MaxUint32)
-	return uint32(n), err
+	return n
 }
 
 // nzNumber32 takes a number from 1 to 2^32-1.
-func (r *Reader) nzNumber32() (uint32, error) {
-	n, err := r.number32()
-	if err == nil && n == 0 {
-		return 0, bad("A number that cannot be 0 is 0.")
+func (r *Reader) nzNumber32() uint32 {
+	n := r.number(math.MaxUint32)
+	if n == 0 {
+		fail(bad("A number that cannot be 0 is 0."))
 	}
-	return n, err
+	return uint32(n)
 }
 
 // modSeq takes a mod-sequence, which has 63 bits (RFC 7162 §7).
-func (r *Reader) modSeq() (uint64, error) { return r.number(math.MaxInt64) }
+func (r *Reader) modSeq() uint64 { return r.number(math.MaxInt64) }
 
 // astring takes an atom-like word, a quoted string or a literal.
-func (r *Reader) astring() (string, error) {
-	switch r.peek() {
-	case '"', '{':
+func (r *Reader) astring() string { return r.stringOr(classAString) }
+
+// stringOr takes a quoted string, a literal, or the bytes of a class.
+func (r *Reader) stringOr(class uint8) string {
+	if next := r.peek(); next == '"' || next == '{' {
 		return r.str()
 	}
-	b := r.takeClass(classAString)
-	if len(b) == 0 {
-		if r.pos >= len(r.line) {
-			return "", bad("The command ends too early.")
-		}
-		return "", errSyntax
+	b := r.takeClass(class)
+	switch {
+	case len(b) > 0:
+	case r.pos >= len(r.line):
+		fail(errTooShort)
+	default:
+		fail(errSyntax)
 	}
-	return string(b), nil
+	return string(b)
 }
 
 // str takes a quoted string or a literal.
-func (r *Reader) str() (string, error) {
+func (r *Reader) str() string {
 	switch r.peek() {
 	case '"':
 		return r.quoted()
 	case '{':
 		return r.literal()
 	}
-	return "", bad("A string is missing.")
+	panic(syntaxError{bad("A string is missing.")})
 }
 
 // nstring takes a string or NIL, for which ok is false.
-func (r *Reader) nstring() (s string, ok bool, err error) {
+func (r *Reader) nstring() (s string, ok bool) {
 	if r.acceptWord("NIL") {
-		return "", false, nil
+		return "", false
 	}
-	s, err = r.str()
-	return s, true, err
+	return r.str(), true
 }
 
 // quoted takes a quoted string. Bytes above 127 are taken if they are UTF-8,
 // as RFC 9051 §4.3 has it and clients of RFC 3501 do anyway.
-func (r *Reader) quoted() (string, error) {
+func (r *Reader) quoted() string {
 	r.pos++
 	rest := r.line[r.pos:]
 	n := bytes.IndexAny(rest, `"\`)
-	if n < 0 {
-		return "", bad("A quoted string has no end.")
+	out := rest[:max(n, 0)]
+	if n >= 0 && rest[n] == '\\' {
+		out = append(make([]byte, 0, n+32), out...)
 	}
-	var s string
-	if rest[n] == '"' {
-		s = string(rest[:n])
-		r.pos += n + 1
-	} else {
-		out := append(make([]byte, 0, n+32), rest[:n]...)
-		for ; rest[n] != '"'; n++ {
-			if rest[n] == '\\' {
-				n++
-				if n >= len(rest) || (rest[n] != '"' && rest[n] != '\\') {
-					return "", bad("A backslash in a quoted string comes before a quote or a backslash.")
-				}
-			}
-			out = append(out, rest[n])
-			if n+1 >= len(rest) {
-				return "", bad("A quoted string has no end.")
+	for ; n >= 0 && n < len(rest) && rest[n] != '"'; n++ {
+		if rest[n] == '\\' {
+			if n++; n == len(rest) || rest[n] != '"' && rest[n] != '\\' {
+				fail(bad("A backslash in a quoted string comes before a quote or a backslash."))
 			}
 		}
-		s = string(out)
-		r.pos += n + 1
+		out = append(out, rest[n])
 	}
-	if !utf8.ValidString(s) {
-		return "", bad("A quoted string is not UTF-8; send a literal.")
+	if n < 0 || n == len(rest) {
+		fail(bad("A quoted string has no end."))
 	}
-	return s, nil
+	if r.pos += n + 1; !utf8.Valid(out) {
+		fail(bad("A quoted string is not UTF-8; send a literal."))
+	}
+	return string(out)
 }
 
 // literal takes an argument's literal and makes the line after it the current
 // one. It asks for a synchronising one, unless it is too large to be taken.
-func (r *Reader) literal() (string, error) {
+func (r *Reader) literal() string {
 	n, sync, ok := r.literalAhead()
 	if !ok {
-		return "", bad("A literal is announced as {size} at the end of a line.")
+		fail(bad("A literal is announced as {size} at the end of a line."))
 	}
 	if n > int64(r.literalLeft) {
-		return "", newError(Bad, CodeTooBig, "The literals of this command are too long.")
+		fail(newError(Bad, CodeTooBig, "The literals of this command are too long."))
 	}
 	r.literalLeft -= int(n)
 	if sync {
-		if err := r.continueRequest("Go on."); err != nil {
-			return "", err
-		}
+		check(r.continueRequest("Go on."))
 	}
 	b := make([]byte, n)
-	if _, err := io.ReadFull(r.br, b); err != nil {
-		return "", unexpectedEOF(err)
-	}
-	if err := r.nextLine(); err != nil {
-		return "", err
-	}
+	_, err := io.ReadFull(r.br, b)
+	check(unexpectedEOF(err))
+	check(r.nextLine())
 	if bytes.IndexByte(b, 0) >= 0 {
-		return "", bad("A literal cannot hold NUL here.")
+		fail(bad("A literal cannot hold NUL here."))
 	}
-	return string(b), nil
+	return string(b)
 }
 
 // literalAhead reports the literal announced by all that is left of the line.
@@ -281,26 +288,16 @@ func (r *Reader) literalAhead() (n int64, sync, ok bool) {
 
 // list takes a parenthesised list with item called at each entry. It may be
 // empty; a caller that needs an entry checks.
-func (r *Reader) list(limit int, item func() error) error {
-	if err := r.expect('('); err != nil {
-		return err
-	}
-	if r.accept(')') {
-		return nil
-	}
-	for n := 0; ; n++ {
+func (r *Reader) list(limit int, item func()) {
+	r.expect('(')
+	for n := 0; !r.accept(')'); n++ {
+		if n > 0 {
+			r.sp()
+		}
 		if n == limit {
-			return overLimit("A list has too many entries.")
+			fail(overLimit("A list has too many entries."))
 		}
-		if err := item(); err != nil {
-			return err
-		}
-		if r.accept(')') {
-			return nil
-		}
-		if err := r.sp(); err != nil {
-			return err
-		}
+		item()
 	}
 }
 
@@ -308,30 +305,18 @@ func (r *Reader) list(limit int, item func() error) error {
 // returns it in UTF-8. INBOX is INBOX in any case (RFC 9051 §5.1). Only LIST and
 // LSUB may have "%" and "*" without quotes; some clients (offlineimap) put no
 // quotes around names either.
-func (r *Reader) mailbox() (string, error) {
-	switch r.peek() {
-	case '"', '{':
-		s, err := r.str()
-		if err != nil {
-			return "", err
-		}
-		return r.mailboxName(s)
-	}
-	b := r.takeClass(classList)
-	if len(b) == 0 {
-		if r.pos >= len(r.line) {
-			return "", bad("The command ends too early.")
-		}
-		return "", errSyntax
-	}
-	return r.mailboxName(string(b))
+func (r *Reader) mailbox() string {
+	name, err := r.mailboxName(r.stringOr(classList))
+	check(err)
+	return name
 }
 
 func (r *Reader) mailboxName(s string) (string, error) {
-	if len(s) == 5 && equalFold(s, "INBOX") {
+	if strings.EqualFold(s, "INBOX") {
 		return "INBOX", nil
 	}
-	if r.UTF8 || !isASCII(s) { // which modified UTF-7 is (RFC 9755 §3)
+	notASCII := func(c rune) bool { return c >= utf8.RuneSelf } // as modified UTF-7 never is (RFC 9755 §3)
+	if r.UTF8 || strings.ContainsFunc(s, notASCII) {
 		if !utf8.ValidString(s) {
 			return "", newError(No, CodeCannot, "A mailbox name must be UTF-8.")
 		}
@@ -344,42 +329,16 @@ func (r *Reader) mailboxName(s string) (string, error) {
 	return name, nil
 }
 
-func isASCII(s string) bool {
-	for i := range len(s) {
-		if s[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// pattern takes a list-mailbox. One that no name is made of, since it is not
-// modified UTF-7, is a pattern that no folder matches.
-func (r *Reader) pattern() (string, error) {
-	name, err := r.mailbox()
-	var refused *Error
-	if !r.UTF8 && errors.As(err, &refused) && refused.Code == CodeCannot {
-		return unmatchedPattern, nil
-	}
-	return name, err
-}
-
 // unmatchedPattern is no name in UTF-8.
 const unmatchedPattern = "\xff"
 
-// equalFold compares with upper, which is ASCII in upper case.
-func equalFold(s, upper string) bool {
-	if len(s) != len(upper) {
-		return false
+// pattern takes a list-mailbox. One that no name is made of, since it is not
+// modified UTF-7, is a pattern that no folder matches.
+func (r *Reader) pattern() string {
+	name, err := r.mailboxName(r.stringOr(classList))
+	if err != nil && !r.UTF8 {
+		return unmatchedPattern
 	}
-	for i := range len(s) {
-		c := s[i]
-		if c >= 'a' && c <= 'z' {
-			c -= 'a' - 'A'
-		}
-		if c != upper[i] {
-			return false
-		}
-	}
-	return true
+	check(err)
+	return name
 }

@@ -34,11 +34,10 @@ type Status string
 
 // The conditions. A *Error with Bye ends the connection.
 const (
-	OK      Status = "OK"
-	No      Status = "NO"
-	Bad     Status = "BAD"
-	PreAuth Status = "PREAUTH"
-	Bye     Status = "BYE"
+	OK  Status = "OK"
+	No  Status = "NO"
+	Bad Status = "BAD"
+	Bye Status = "BYE"
 )
 
 // Error is a refusal in the words of the protocol. Text is a sentence for the
