@@ -4,9 +4,12 @@ package mailfile
 
 import (
 	"bytes"
+	"cmp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // maxFromLine is the longest line that can be the first of a message, in bytes.
@@ -156,43 +159,9 @@ func parseISODate(words []string) (time.Time, bool) {
 // parseZone parses a time zone: +0100, (CET) and unambiguous names. Other names count as UTC.
 func parseZone(word string, offset *int) bool {
 	word = strings.Trim(word, "()")
-	if t, err := time.Parse("-0700", word); err == nil {
+	if t, err := time.Parse("-0700", cmp.Or(message.Zones[word], word)); err == nil {
 		_, *offset = t.Zone()
 		return true
 	}
-	switch word {
-	case "EST":
-		*offset = -5 * 3600
-	case "EDT":
-		*offset = -4 * 3600
-	case "CST":
-		*offset = -6 * 3600
-	case "CDT":
-		*offset = -5 * 3600
-	case "MST":
-		*offset = -7 * 3600
-	case "MDT", "PST":
-		*offset = -7 * 3600
-		if word == "PST" {
-			*offset = -8 * 3600
-		}
-	case "PDT":
-		*offset = -7 * 3600
-	case "MET", "CET", "WAT":
-		*offset = 3600
-	case "MEST", "CEST", "EET":
-		*offset = 2 * 3600
-	case "EEST", "MSK":
-		*offset = 3 * 3600
-	default:
-		if len(word) < 1 || len(word) > 5 || parseMonth(word) != 0 || isWeekday(word) {
-			return false
-		}
-		for i := range len(word) {
-			if word[i] < 'A' || word[i] > 'Z' {
-				return false
-			}
-		}
-	}
-	return true
+	return len(word) >= 1 && len(word) <= 5 && strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" && parseMonth(word) == 0 && !isWeekday(word)
 }

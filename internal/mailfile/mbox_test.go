@@ -27,6 +27,7 @@ func TestFromLines(t *testing.T) {
 		{"From bob@example.org Sat Nov 21 17:00:09 2026 -0500", "2026-11-21 22:00:09"},
 		{"From bob@example.org Sat Nov 21 17:00:09 CET 2026", "2026-11-21 16:00:09"},
 		{"From bob@example.org Sat Nov 21 17:00:09 PDT 2026", "2026-11-22 00:00:09"},
+		{"From bob@example.org Sat Nov 21 17:00:09 MDT 2026", "2026-11-21 23:00:09"},
 		{"From bob@example.org Sat Nov 21 17:00 2026", "2026-11-21 17:00:00"},
 		{"From bob Sat, 21 Nov 2026 17:00:09 +0000 (UTC)", "2026-11-21 17:00:09"},
 		{"From bob 21 Nov 2026 17:00:09", "2026-11-21 17:00:09"},

@@ -35,24 +35,18 @@ func AuthorProblems() []AuthorProblem {
 	return []AuthorProblem{NoFrom, ManyFrom, UnclearFrom, NoAuthor, ManyDomains, OtherName}
 }
 
-// String explains the problem in a sentence without a full stop.
-func (d AuthorProblem) String() string {
-	switch d {
-	case NoFrom:
-		return "the message has no From field"
-	case ManyFrom:
-		return "the message has more than one From field"
-	case UnclearFrom:
-		return "mail readers may read its From field differently"
-	case NoAuthor:
-		return "its From field has no address with a full domain name"
-	case ManyDomains:
-		return "its From field has authors of different domains"
-	case OtherName:
-		return "the name in its From field shows another address"
-	}
-	return ""
+// authorProblems explains each problem in a sentence without a full stop.
+var authorProblems = map[AuthorProblem]string{
+	NoFrom:      "the message has no From field",
+	ManyFrom:    "the message has more than one From field",
+	UnclearFrom: "mail readers may read its From field differently",
+	NoAuthor:    "its From field has no address with a full domain name",
+	ManyDomains: "its From field has authors of different domains",
+	OtherName:   "the name in its From field shows another address",
 }
+
+// String explains the problem in a sentence without a full stop.
+func (d AuthorProblem) String() string { return authorProblems[d] }
 
 // Authors are the addresses in From, with any problem.
 type Authors struct {

@@ -5,6 +5,7 @@ package message
 import (
 	"strconv"
 	"strings"
+	"sync"
 
 	"golang.org/x/text/encoding"
 	"golang.org/x/text/encoding/charmap"
@@ -112,63 +113,70 @@ func builtinDecoder(name string) transform.Transformer {
 		"cp50220", "cp50221", "cp50222", "jis7", "jis":
 		return &iso2022{g1: setKatakana, start: setKatakana}
 	}
-	if table := codePage(name); table != "" {
+	if alias := codePageAliases[name]; alias != "" {
+		name = alias
+	}
+	if table := codePages[name]; table != "" {
 		return newSingleByte(table)
 	}
 	return nil
 }
 
-// aliasEncoding returns the encoding of a name that golang.org/x/text knows only under other names,
-// or whose meaning in mail differs from the web.
+var (
+	utf16BE = unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
+	utf16LE = unicode.UTF16(unicode.LittleEndian, unicode.UseBOM) // without a byte order mark, both Python and browsers read it so
+	utf32BE = utf32.UTF32(utf32.BigEndian, utf32.UseBOM)
+	utf32LE = utf32.UTF32(utf32.LittleEndian, utf32.UseBOM)
+)
+
+// encodingAliases are names, and numbers of code pages, that golang.org/x/text knows only under
+// other names, or whose meaning in mail differs from the web.
+var encodingAliases = sync.OnceValue(func() map[string]encoding.Encoding {
+	aliases := map[string]encoding.Encoding{}
+	for _, a := range []struct {
+		encoding encoding.Encoding
+		names    string
+	}{
+		{utf16BE, "utf16be unicodebigunmarked 1201"},
+		{utf16LE, "utf16 u16 utf16le unicodelittleunmarked 1200"},
+		{utf32BE, "utf32 u32 utf32be ucs4"},
+		{utf32LE, "utf32le"},
+		{charmap.Windows1252, "8859 iso8859 latin ansi ansix31101983 819 28591"},
+		{charmap.ISO8859_2, "28592"},
+		{charmap.ISO8859_13, "l7 latin7"},
+		{charmap.ISO8859_14, "l8 latin8 isoceltic"},
+		{charmap.ISO8859_15, "l9 latin9 28605"},
+		{charmap.ISO8859_16, "l10 latin10 isoir226"},
+		{charmap.Windows874, "thai tis620 tis6200 tis62025290 tis62025291 isoir166 874"},
+		{charmap.CodePage037, "039"},
+		{charmap.KOI8R, "20866 878"},
+		{charmap.KOI8U, "21866 1168"},
+		{charmap.Macintosh, "macroman macintosh 10000"},
+		{charmap.MacintoshCyrillic, "maccyrillic macukrainian"},
+		{korean.EUCKR, "uhc korean ksc5601 ksc56011987 ksx1001 mackorean euckr 949 51949"},
+		{japanese.EUCJP, "ujis eucjp eucjis2004 eucjisx0213 jisx0213 eucjpms 51932 20932"},
+		{japanese.ShiftJIS, "sjis shiftjis shiftjis2004 shiftjisx0213 sjis2004 sjisx0213 mskanji macjapanese windows31j 932 943"},
+		{japanese.ISO2022JP, "iso2022jp"},
+		{simplifiedchinese.HZGB2312, "hz hzgb hzgb2312 52936"},
+		{simplifiedchinese.GB18030, "gb180302000 gb18030 54936"},
+		{simplifiedchinese.GBK, "chinese euccn eucgb2312cn gb23121980 gb231280 macsimpchinese 936 20936 51936"},
+		{traditionalchinese.Big5, "big5 big5tw big5hkscs hkscs mactradchinese big5eten 950 951"},
+	} {
+		for name := range strings.FieldsSeq(a.names) {
+			aliases[name] = a.encoding
+		}
+	}
+	return aliases
+})
+
+// aliasEncoding returns the encoding of a name in encodingAliases, or of a code page.
 func aliasEncoding(name string) encoding.Encoding {
 	if n, ok := codePageNumber(name); ok {
 		if enc := codePageEncoding(n); enc != nil {
 			return enc
 		}
 	}
-	switch name {
-	case "utf16be", "unicodebigunmarked":
-		return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
-	case "utf16", "u16", "utf16le", "unicodelittleunmarked": // without a byte order mark, both Python and browsers read it as little-endian
-		return unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)
-	case "utf32", "u32", "utf32be", "ucs4":
-		return utf32.UTF32(utf32.BigEndian, utf32.UseBOM)
-	case "utf32le":
-		return utf32.UTF32(utf32.LittleEndian, utf32.UseBOM)
-	case "8859", "iso8859", "latin", "ansi", "ansix31101983":
-		return charmap.Windows1252
-	case "l7", "latin7":
-		return charmap.ISO8859_13
-	case "l8", "latin8", "isoceltic":
-		return charmap.ISO8859_14
-	case "l9", "latin9":
-		return charmap.ISO8859_15
-	case "l10", "latin10", "isoir226":
-		return charmap.ISO8859_16
-	case "thai", "tis620", "tis6200", "tis62025290", "tis62025291", "isoir166":
-		return charmap.Windows874
-	case "macroman", "macintosh":
-		return charmap.Macintosh
-	case "maccyrillic", "macukrainian":
-		return charmap.MacintoshCyrillic
-	case "uhc", "korean", "ksc5601", "ksc56011987", "ksx1001", "mackorean", "euckr":
-		return korean.EUCKR
-	case "ujis", "eucjp", "eucjis2004", "eucjisx0213", "jisx0213", "eucjpms":
-		return japanese.EUCJP
-	case "sjis", "shiftjis", "shiftjis2004", "shiftjisx0213", "sjis2004", "sjisx0213", "mskanji", "macjapanese", "windows31j":
-		return japanese.ShiftJIS
-	case "iso2022jp":
-		return japanese.ISO2022JP
-	case "hz", "hzgb", "hzgb2312":
-		return simplifiedchinese.HZGB2312
-	case "gb180302000", "gb18030":
-		return simplifiedchinese.GB18030
-	case "chinese", "euccn", "eucgb2312cn", "gb23121980", "gb231280", "macsimpchinese":
-		return simplifiedchinese.GBK
-	case "big5", "big5tw", "big5hkscs", "hkscs", "mactradchinese", "big5eten":
-		return traditionalchinese.Big5
-	}
-	return nil
+	return encodingAliases()[name]
 }
 
 // codePageNumber returns the number in a code page's name, such as cp932, ms932, ibm037 or
@@ -186,41 +194,8 @@ func codePageNumber(name string) (string, bool) {
 
 // codePageEncoding returns the encoding of a code page number.
 func codePageEncoding(n string) encoding.Encoding {
-	switch n {
-	case "819", "28591":
-		return charmap.Windows1252
-	case "039":
-		return charmap.CodePage037
-	case "874":
-		return charmap.Windows874
-	case "932", "943", "31":
-		return japanese.ShiftJIS
-	case "936", "20936", "51936":
-		return simplifiedchinese.GBK
-	case "949", "51949":
-		return korean.EUCKR
-	case "950", "951":
-		return traditionalchinese.Big5
-	case "51932", "20932":
-		return japanese.EUCJP
-	case "52936":
-		return simplifiedchinese.HZGB2312
-	case "54936":
-		return simplifiedchinese.GB18030
-	case "1200":
-		return unicode.UTF16(unicode.LittleEndian, unicode.UseBOM)
-	case "1201":
-		return unicode.UTF16(unicode.BigEndian, unicode.UseBOM)
-	case "10000":
-		return charmap.Macintosh
-	case "20866", "878":
-		return charmap.KOI8R
-	case "21866", "1168":
-		return charmap.KOI8U
-	case "28592":
-		return charmap.ISO8859_2
-	case "28605":
-		return charmap.ISO8859_15
+	if enc := encodingAliases()[n]; enc != nil {
+		return enc
 	}
 	for _, s := range []string{"windows-" + n, "cp" + n, "ibm" + n, "ibm0" + n, "ibm00" + n} {
 		if enc, err := htmlindex.Get(s); err == nil {

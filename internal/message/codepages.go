@@ -2,34 +2,15 @@
 
 package message
 
-// codePage returns the characters of a single-byte charset that golang.org/x/text lacks: of all
-// bytes for EBCDIC, else of those above 127. It returns "" for an unknown name.
-func codePage(name string) string {
-	switch name {
-	case "cspc775baltic":
-		name = "cp775"
-	case "cpis":
-		name = "cp861"
-	case "cpgr":
-		name = "cp869"
-	case "cp866u", "ruscii":
-		name = "cp1125"
-	case "rk1048", "strk10482002":
-		name = "kz1048"
-	case "pt154", "cp154", "cyrillicasian":
-		name = "ptcp154"
-	case "maccentraleurope", "maccenteuro", "macce":
-		name = "maclatin2"
-	case "roman8", "r8", "cp1051":
-		name = "hproman8"
-	case "ebcdiccphe":
-		name = "cp424"
-	case "ebcdiccpbe", "ebcdiccpch":
-		name = "cp500"
-	}
-	return codePages[name]
+// codePageAliases are other names of codePages.
+var codePageAliases = map[string]string{
+	"cspc775baltic": "cp775", "cpis": "cp861", "cpgr": "cp869", "cp866u": "cp1125", "ruscii": "cp1125", "rk1048": "kz1048", "strk10482002": "kz1048",
+	"pt154": "ptcp154", "cp154": "ptcp154", "cyrillicasian": "ptcp154", "maccentraleurope": "maclatin2", "maccenteuro": "maclatin2", "macce": "maclatin2",
+	"roman8": "hproman8", "r8": "hproman8", "cp1051": "hproman8", "ebcdiccphe": "cp424", "ebcdiccpbe": "cp500", "ebcdiccpch": "cp500",
 }
 
+// codePages are the characters of single-byte charsets that golang.org/x/text lacks: of all bytes
+// for EBCDIC, else of those above 127.
 var codePages = map[string]string{
 	"cp720": "\u0080\u0081éâ\u0084à\u0086çêëèïî\u008d\u008e\u008f\u0090\u0651\u0652ô¤\u0640ûù\u0621\u0622\u0623\u0624£\u0625" +
 		"\u0626\u0627\u0628\u0629\u062a\u062b\u062c\u062d\u062e\u062f\u0630\u0631\u0632\u0633\u0634\u0635«»░▒▓│┤╡╢╖╕╣║╗" +

@@ -16,49 +16,20 @@ var commonStrings = [...]string{
 // maxCommonString is the length of the longest string that internString knows.
 const maxCommonString = len("quoted-printable")
 
-// internString returns b as one of commonStrings.
-func internString(b []byte) (string, bool) {
-	switch string(b) { // the compiler compares without allocating
-	case "text":
-		return "text", true
-	case "plain":
-		return "plain", true
-	case "html":
-		return "html", true
-	case "multipart":
-		return "multipart", true
-	case "alternative":
-		return "alternative", true
-	case "mixed":
-		return "mixed", true
-	case "related":
-		return "related", true
-	case "charset":
-		return "charset", true
-	case "utf-8":
-		return "utf-8", true
-	case "boundary":
-		return "boundary", true
-	case "7bit":
-		return "7bit", true
-	case "8bit":
-		return "8bit", true
-	case "quoted-printable":
-		return "quoted-printable", true
-	case "base64":
-		return "base64", true
-	case "attachment":
-		return "attachment", true
-	case "inline":
-		return "inline", true
-	case "filename":
-		return "filename", true
-	case "name":
-		return "name", true
-	case "application":
-		return "application", true
-	case "image":
-		return "image", true
+// internedStrings are the strings that nearly every message has.
+var internedStrings = func() map[string]string {
+	interned := map[string]string{}
+	for _, s := range []string{
+		"text", "plain", "html", "multipart", "alternative", "mixed", "related", "charset", "utf-8", "boundary", "7bit", "8bit",
+		"quoted-printable", "base64", "attachment", "inline", "filename", "name", "application", "image",
+	} {
+		interned[s] = s
 	}
-	return "", false
+	return interned
+}()
+
+// internString returns b as one of internedStrings, without allocating.
+func internString(b []byte) (s string, ok bool) {
+	s, ok = internedStrings[string(b)]
+	return s, ok
 }

@@ -3,6 +3,7 @@
 package message
 
 import (
+	"cmp"
 	"crypto/rand"
 	"fmt"
 	"io"
@@ -180,9 +181,7 @@ func (c *composer) attachment(a *Attachment) {
 		h.nameParameter(name)
 	}
 	h.end()
-	h.begin("Content-Transfer-Encoding")
-	h.put(encoding)
-	h.end()
+	h.field("Content-Transfer-Encoding", encoding)
 	h.begin("Content-Disposition")
 	if a.Inline {
 		h.put("inline")
@@ -191,11 +190,7 @@ func (c *composer) attachment(a *Attachment) {
 	}
 	h.filenameParameter(name)
 	h.end()
-	if id := a.contentID(); id != "" {
-		h.begin("Content-ID")
-		h.put(id)
-		h.end()
-	}
+	h.field("Content-ID", a.contentID())
 	c.write(append(h.dst, "\r\n"...))
 	c.stream(a, encoding)
 }
@@ -245,35 +240,17 @@ func (a *Attachment) contentType() string {
 	if i := strings.LastIndexByte(a.Filename, '.'); i >= 0 {
 		ext = strings.ToLower(a.Filename[i+1:])
 	}
-	switch ext {
-	case "png", "gif", "webp", "bmp", "tiff", "avif":
-		return "image/" + ext
-	case "jpg", "jpeg":
-		return "image/jpeg"
-	case "svg":
-		return "image/svg+xml"
-	case "pdf", "zip", "json", "xml", "rtf":
-		return "application/" + ext
-	case "csv", "html", "css":
-		return "text/" + ext
-	case "txt", "log":
-		return "text/plain"
-	case "ics":
-		return "text/calendar"
-	case "eml":
-		return "message/rfc822"
-	case "mp3":
-		return "audio/mpeg"
-	case "mp4":
-		return "video/mp4"
-	case "doc":
-		return "application/msword"
-	case "docx":
-		return "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
-	case "xlsx":
-		return "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
-	case "pptx":
-		return "application/vnd.openxmlformats-officedocument.presentationml.presentation"
-	}
-	return "application/octet-stream"
+	return cmp.Or(contentTypes[ext], "application/octet-stream")
+}
+
+// contentTypes are the types of file name extensions. Package mime knows others on each system.
+var contentTypes = map[string]string{
+	"png": "image/png", "gif": "image/gif", "webp": "image/webp", "bmp": "image/bmp", "tiff": "image/tiff", "avif": "image/avif",
+	"jpg": "image/jpeg", "jpeg": "image/jpeg", "svg": "image/svg+xml",
+	"pdf": "application/pdf", "zip": "application/zip", "json": "application/json", "xml": "application/xml", "rtf": "application/rtf",
+	"csv": "text/csv", "html": "text/html", "css": "text/css", "txt": "text/plain", "log": "text/plain", "ics": "text/calendar",
+	"eml": "message/rfc822", "mp3": "audio/mpeg", "mp4": "video/mp4", "doc": "application/msword",
+	"docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
+	"xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+	"pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 }

@@ -2,20 +2,11 @@
 
 package message
 
-import (
-	"strings"
-)
+import "strings"
 
 // appendHeader writes the draft's header fields up to MIME-Version. It reports whether they contain
 // raw UTF-8.
 func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
-	field := func(name, value string) {
-		if value != "" {
-			w.begin(name)
-			w.put(value)
-			w.end()
-		}
-	}
 	addresses := func(name string, list []Address) {
 		if len(list) > 0 {
 			w.begin(name)
@@ -26,19 +17,19 @@ func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
 			needsUTF8 = needsUTF8 || a.nonASCII()
 		}
 	}
-	field("Date", d.Date.Format(DateFormat))
+	w.field("Date", d.Date.Format(DateFormat))
 	addresses("From", []Address{d.From})
 	addresses("Reply-To", d.ReplyTo)
 	addresses("To", d.To)
 	addresses("Cc", d.Cc)
 	if len(d.To)+len(d.Cc) == 0 {
-		field("To", "undisclosed-recipients:;")
+		w.field("To", "undisclosed-recipients:;")
 	}
 	w.begin("Subject")
 	w.unstructured(d.Subject)
 	w.end()
-	field("Message-ID", d.MessageID)
-	field("In-Reply-To", d.InReplyTo)
+	w.field("Message-ID", d.MessageID)
+	w.field("In-Reply-To", d.InReplyTo)
 	ids := d.References
 	if len(ids) > maxOwnReferences {
 		ids = append([]string{ids[0]}, ids[len(ids)-maxOwnReferences+1:]...)
@@ -57,7 +48,7 @@ func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
 		w.unstructured(f.Value)
 		w.end()
 	}
-	field("MIME-Version", "1.0")
+	w.field("MIME-Version", "1.0")
 	return needsUTF8 || !isASCII(d.MessageID) || !isASCII(d.InReplyTo)
 }
 
@@ -81,8 +72,6 @@ func (u Unsubscribe) append(w *fieldWriter) {
 	}
 	w.end()
 	if u.OneClick || strings.HasPrefix(strings.ToLower(u.URL), "https://") {
-		w.begin("List-Unsubscribe-Post")
-		w.put("List-Unsubscribe=One-Click")
-		w.end()
+		w.field("List-Unsubscribe-Post", "List-Unsubscribe=One-Click")
 	}
 }

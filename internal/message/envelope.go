@@ -32,45 +32,15 @@ const (
 	envelopeFieldCount
 )
 
+var envelopeNames = [...]string{
+	fieldDate: "date", fieldSubject: "subject", fieldInReplyTo: "in-reply-to", fieldMessageID: "message-id", fieldFrom: "from",
+	fieldSender: "sender", fieldReplyTo: "reply-to", fieldTo: "to", fieldCc: "cc", fieldBcc: "bcc",
+}
+
 func envelopeFieldOf(name []byte) envelopeField {
-	switch len(name) {
-	case 2:
-		if equalFold(name, "to") {
-			return fieldTo
-		}
-		if equalFold(name, "cc") {
-			return fieldCc
-		}
-	case 3:
-		if equalFold(name, "bcc") {
-			return fieldBcc
-		}
-	case 4:
-		if equalFold(name, "date") {
-			return fieldDate
-		}
-		if equalFold(name, "from") {
-			return fieldFrom
-		}
-	case 6:
-		if equalFold(name, "sender") {
-			return fieldSender
-		}
-	case 7:
-		if equalFold(name, "subject") {
-			return fieldSubject
-		}
-	case 8:
-		if equalFold(name, "reply-to") {
-			return fieldReplyTo
-		}
-	case 10:
-		if equalFold(name, "message-id") {
-			return fieldMessageID
-		}
-	case 11:
-		if equalFold(name, "in-reply-to") {
-			return fieldInReplyTo
+	for k := fieldDate; k < envelopeFieldCount; k++ {
+		if len(name) == len(envelopeNames[k]) && equalFold(name, envelopeNames[k]) {
+			return k
 		}
 	}
 	return notEnvelopeField

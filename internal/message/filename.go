@@ -3,6 +3,7 @@
 package message
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode"
@@ -116,7 +117,7 @@ func toASCIILookalike(s string) string {
 		case r >= ' ' && r <= '~' && !strings.ContainsRune(`"\=?%/`, r):
 			b.WriteRune(r)
 		default:
-			like := asciiLookalike(r)
+			like := cmp.Or(asciiLookalikes[r], "_")
 			if like != "_" || !strings.HasSuffix(b.String(), "_") {
 				b.WriteString(like)
 			}
@@ -125,42 +126,17 @@ func toASCIILookalike(s string) string {
 	return strings.TrimSpace(b.String())
 }
 
-func asciiLookalike(r rune) string {
-	switch r {
-	case 'ß':
-		return "ss"
-	case 'æ':
-		return "ae"
-	case 'Æ':
-		return "AE"
-	case 'œ':
-		return "oe"
-	case 'Œ':
-		return "OE"
-	case 'ø':
-		return "o"
-	case 'Ø':
-		return "O"
-	case 'ł':
-		return "l"
-	case 'Ł':
-		return "L"
-	case 'đ', 'ð':
-		return "d"
-	case 'Đ', 'Ð':
-		return "D"
-	case 'þ':
-		return "th"
-	case 'Þ':
-		return "Th"
-	case 'ı':
-		return "i"
-	case '‐', '‑', '‒', '–', '—', '−':
-		return "-"
-	case '‘', '’', '‚', '“', '”', '„', '«', '»':
-		return "'"
-	case '€':
-		return "EUR"
+// asciiLookalikes are replacements of characters that norm.NFKD leaves alone.
+var asciiLookalikes = func() map[rune]string {
+	lookalikes := map[rune]string{
+		'ß': "ss", 'æ': "ae", 'Æ': "AE", 'œ': "oe", 'Œ': "OE", 'ø': "o", 'Ø': "O", 'ł': "l", 'Ł': "L", 'đ': "d", 'ð': "d", 'Đ': "D", 'Ð': "D",
+		'þ': "th", 'Þ': "Th", 'ı': "i", '€': "EUR",
 	}
-	return "_"
-}
+	for _, dash := range "‐‑‒–—−" {
+		lookalikes[dash] = "-"
+	}
+	for _, quote := range "‘’‚“”„«»" {
+		lookalikes[quote] = "'"
+	}
+	return lookalikes
+}()

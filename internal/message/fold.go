@@ -32,6 +32,15 @@ func (w *fieldWriter) end() {
 	w.col = 0
 }
 
+// field writes a field with a value that is never split, if it is not empty.
+func (w *fieldWriter) field(name, value string) {
+	if value != "" {
+		w.begin(name)
+		w.put(value)
+		w.end()
+	}
+}
+
 // put writes s, which is never split, after a space or a fold.
 func (w *fieldWriter) put(s string) {
 	if w.col > 1 && w.col+1+len(s) > foldColumn && !w.atStart() {
