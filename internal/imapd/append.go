@@ -43,7 +43,7 @@ func (s *session) append(cmd *wire.Append) (wire.Code, error) {
 // while scanning them. It rejects large messages that exceed the quota before the client sends
 // them.
 type appendReader struct {
-	*session
+	session        *session
 	target         string
 	freedBytes     int64 // bytes that the command itself frees, as counted by mailbox.CountedSize
 	availableBytes int64 // bytes left in the quota, once checked
@@ -59,7 +59,7 @@ func (in *appendReader) readAll(m *wire.AppendMessage, most int) (err error) {
 			in.discard(nil)
 		}
 	}()
-	began := in.Now()
+	began := in.session.Now()
 	for m != nil {
 		if len(in.uploads) == most {
 			return no(wire.CodeLimit, "The command holds too many messages.")
@@ -67,18 +67,18 @@ func (in *appendReader) readAll(m *wire.AppendMessage, most int) (err error) {
 		if err := in.readMessage(m); err != nil {
 			return err
 		}
-		if m, err = in.r.NextMessage(); err != nil {
+		if m, err = in.session.r.NextMessage(); err != nil {
 			return wrapConnError(err)
 		}
 	}
-	if in.Now().Sub(began) > blob.SweepAge { // files without a row may have been swept
+	if in.session.Now().Sub(began) > blob.SweepAge { // files without a row may have been swept
 		return no(wire.CodeLimit, "The command has taken too long.")
 	}
-	return cmp.Or(in.checkLogin(), in.checkSuspended()) // the login may have ended since the command began
+	return cmp.Or(in.session.checkLogin(), in.session.checkSuspended()) // the login may have ended since the command began
 }
 
 func (in *appendReader) readMessage(m *wire.AppendMessage) error {
-	if m.UTF8 && !in.utf8 {
+	if m.UTF8 && !in.session.utf8 {
 		return bad("UTF8 needs ENABLE UTF8=ACCEPT.")
 	}
 	if in.chargedBytes += mailbox.CountedSize(m.Size); in.chargedBytes > max(blob.MaxInline, in.availableBytes) {
@@ -86,7 +86,7 @@ func (in *appendReader) readMessage(m *wire.AppendMessage) error {
 			return err
 		}
 	}
-	b, scan, err := in.receiveMessage(m.Binary)
+	b, scan, err := in.session.receiveMessage(m.Binary)
 	if err != nil {
 		return err
 	}
@@ -106,10 +106,10 @@ func (in *appendReader) readMessage(m *wire.AppendMessage) error {
 
 // checkQuota rejects messages that filing would reject anyway, and records the available bytes.
 func (in *appendReader) checkQuota() error {
-	if _, err := in.Folders.Status(in.ctx(), in.mailboxID, in.target); err != nil {
+	if _, err := in.session.Folders.Status(in.session.ctx(), in.session.mailboxID, in.target); err != nil {
 		return tryCreateError(err)
 	}
-	box, err := in.Mailboxes.ByID(in.ctx(), in.mailboxID)
+	box, err := in.session.Mailboxes.ByID(in.session.ctx(), in.session.mailboxID)
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (in *appendReader) discard(err error) {
 		return
 	}
 	for _, u := range in.uploads {
-		u.Blob.Discard(in.ctx())
+		u.Blob.Discard(in.session.ctx())
 	}
 }
 

@@ -36,15 +36,15 @@ func (f *fetcher) measureBinary(m *messageBody) error {
 	if !f.hasBinary {
 		return nil
 	}
-	chunk := f.copyBuffer()
-	defer f.copyBuffers.Put(chunk)
+	chunk := f.session.copyBuffer()
+	defer f.session.copyBuffers.Put(chunk)
 	m.binarySections = make([]binarySection, len(f.cmd.Sections))
 	for i := range m.binarySections {
 		sec, b := &f.cmd.Sections[i], &m.binarySections[i]
 		if !isBinary(sec) {
 			continue
 		}
-		b.ctx, b.span.Len = f.ctx(), m.size
+		b.ctx, b.span.Len = f.session.ctx(), m.size
 		if err := b.locate(m, sec); err != nil {
 			return err
 		}

@@ -29,14 +29,14 @@ func (f *fetcher) openBody(r *folder.MessageRow) (*messageBody, error) {
 	b := r.Content
 	var err error
 	if b == nil { // find out why
-		if b, err = f.Folders.Blobs.Load(f.ctx(), r.BlobID); err != nil {
+		if b, err = f.session.Folders.Blobs.Load(f.session.ctx(), r.BlobID); err != nil {
 			return nil, err
 		}
 	}
 	m := &messageBody{size: b.Size}
 	var here bool
 	if m.bytes, here = b.Bytes(); !here {
-		if m.file, err = b.Open(f.ctx()); err != nil {
+		if m.file, err = b.Open(f.session.ctx()); err != nil {
 			return nil, err
 		}
 	}

@@ -43,7 +43,7 @@ func (l *searchSemaphore) acquire(ctx context.Context, account, mailbox db.ID) (
 
 // bodySearch is the part of a search that reads message bodies, or waits to do so.
 type bodySearch struct {
-	*session
+	session   *session
 	cancel    context.CancelCauseFunc
 	waiting   atomic.Bool
 	finished  atomic.Bool
@@ -71,10 +71,10 @@ func (b *bodySearch) acquire(ctx context.Context) (release func(), err error) {
 	b.waiting.Store(true)
 	defer b.waiting.Store(false)
 	go b.watch()
-	if b.isDraining() { // watch may have been woken before
+	if b.session.isDraining() { // watch may have been woken before
 		return nil, b.shutdownError()
 	}
-	return b.bodySearches.acquire(ctx, b.mailbox.Account, b.mailboxID)
+	return b.session.bodySearches.acquire(ctx, b.session.mailbox.Account, b.session.mailboxID)
 }
 
 // watch cancels the search when its client disconnects or its login ends. It can't detect either
@@ -82,17 +82,17 @@ func (b *bodySearch) acquire(ctx context.Context) (release func(), err error) {
 func (b *bodySearch) watch() {
 	defer close(b.watchDone)
 	for {
-		err := b.waitCommand()
+		err := b.session.waitCommand()
 		switch {
 		case b.finished.Load(), err == nil:
 			return
 		case errors.Is(err, os.ErrDeadlineExceeded): // a client that waits for a response may be silent
 		case errors.Is(err, errWoken):
-			if b.waiting.Load() && b.isDraining() {
+			if b.waiting.Load() && b.session.isDraining() {
 				b.cancel(b.shutdownError())
 				return
 			}
-			if err := b.checkLogin(); err != nil {
+			if err := b.session.checkLogin(); err != nil {
 				b.cancel(err)
 				return
 			}
@@ -113,6 +113,6 @@ func (b *bodySearch) stop() {
 		return
 	}
 	b.finished.Store(true)
-	b.stream.wake()
+	b.session.stream.wake()
 	<-b.watchDone
 }

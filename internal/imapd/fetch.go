@@ -16,7 +16,7 @@ import (
 
 // fetcher handles one FETCH.
 type fetcher struct {
-	*session
+	session        *session
 	cmd            *wire.Fetch
 	items          wire.FetchItems
 	fields         folder.FetchFields
@@ -74,7 +74,7 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 
 // check rejects items of extensions that are not announced or not enabled.
 func (f *fetcher) check() error {
-	if f.cmd.Vanished && !f.qresync {
+	if f.cmd.Vanished && !f.session.qresync {
 		return bad("VANISHED needs ENABLE QRESYNC.")
 	}
 	return nil
@@ -83,10 +83,10 @@ func (f *fetcher) check() error {
 // targetUIDs returns the UIDs of the messages to fetch.
 func (f *fetcher) targetUIDs() ([]uint32, error) {
 	if f.cmd.HasChangedSince && f.cmd.Partial == (wire.Page{}) && f.cmd.Messages.UID && !f.cmd.Messages.Saved {
-		set, err := f.resolveNumbers(f.cmd.Messages)
-		return f.view.ChangedIn(folderRanges(set), f.cmd.ChangedSince), err
+		set, err := f.session.resolveNumbers(f.cmd.Messages)
+		return f.session.view.ChangedIn(folderRanges(set), f.cmd.ChangedSince), err
 	}
-	uids, err := f.resolve(f.cmd.Messages)
+	uids, err := f.session.resolve(f.cmd.Messages)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (f *fetcher) targetUIDs() ([]uint32, error) {
 		uids = uids[lo:hi]
 	}
 	if f.cmd.HasChangedSince {
-		uids = f.view.ChangedSince(uids, f.cmd.ChangedSince)
+		uids = f.session.view.ChangedSince(uids, f.cmd.ChangedSince)
 	}
 	return uids, nil
 }
@@ -143,7 +143,7 @@ func (f *fetcher) setsSeen() bool {
 // their mail. With many messages, the first ones may have the flag then.
 func (f *fetcher) markSeen(uids []uint32) error {
 	var unseen []uint32
-	err := f.view.Fetch(f.ctx(), uids, 0, func(r *folder.MessageRow) error {
+	err := f.session.view.Fetch(f.session.ctx(), uids, 0, func(r *folder.MessageRow) error {
 		if r.Flags&folder.Seen == 0 {
 			unseen = append(unseen, r.UID)
 		}
@@ -152,9 +152,9 @@ func (f *fetcher) markSeen(uids []uint32) error {
 	if err != nil || len(unseen) == 0 {
 		return err
 	}
-	changed, _, err := f.view.UpdateFlags(f.ctx(), unseen, folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Seen})
+	changed, _, err := f.session.view.UpdateFlags(f.session.ctx(), unseen, folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Seen})
 	if err != nil && !fault.Is(err, fault.NotFound) { // the folder was deleted just now
-		f.logger().Error("imap: setting \\Seen", "err", err)
+		f.session.logger().Error("imap: setting \\Seen", "err", err)
 	}
 	f.newlySeen = make(map[uint32]*folder.FlagChange, len(changed))
 	for i := range changed {
@@ -174,12 +174,12 @@ func (f *fetcher) writeSeen(uids []uint32) error {
 			}
 		}
 	}
-	return f.eachChange(left, f.writeFlags)
+	return f.session.eachChange(left, f.session.writeFlags)
 }
 
 // writeRow writes the response for one message. An error ends the command.
 func (f *fetcher) writeRow(r *folder.MessageRow) error {
-	if err := f.ctx().Err(); err != nil { // not an error of the message
+	if err := f.session.ctx().Err(); err != nil { // not an error of the message
 		return err
 	}
 	f.remaining--
@@ -202,7 +202,7 @@ func (f *fetcher) writeRow(r *folder.MessageRow) error {
 		if err == nil {
 			err = f.makePreview(b)
 		}
-		if err := f.ctx().Err(); err != nil {
+		if err := f.session.ctx().Err(); err != nil {
 			return err
 		}
 		if err != nil {
@@ -213,27 +213,27 @@ func (f *fetcher) writeRow(r *folder.MessageRow) error {
 	var index *message.Index
 	if f.items&(wire.FetchBody|wire.FetchBodyStructure) != 0 {
 		var err error
-		if index, err = f.Folders.MessageIndex(f.ctx(), r); err != nil {
+		if index, err = f.session.Folders.MessageIndex(f.session.ctx(), r); err != nil {
 			f.recordFailure(r, err)
-			return f.ctx().Err()
+			return f.session.ctx().Err()
 		}
 	}
 	if f.items&wire.FetchEnvelope != 0 {
 		var err error
-		if r.Envelope, err = f.Folders.Envelope(f.ctx(), r); err != nil {
+		if r.Envelope, err = f.session.Folders.Envelope(f.session.ctx(), r); err != nil {
 			f.recordFailure(r, err)
-			return f.ctx().Err()
+			return f.session.ctx().Err()
 		}
 	}
 	items := f.items
 	if f.newlySeen[r.UID] != nil {
 		delete(f.newlySeen, r.UID)
 		items |= wire.FetchFlags
-		if f.condStore {
+		if f.session.condStore {
 			items |= wire.FetchModSeq
 		}
 	}
-	out := f.w.Fetch(r.Seq)
+	out := f.session.w.Fetch(r.Seq)
 	f.writeItems(&out, items, r, index)
 	if items&wire.FetchPreview != 0 {
 		b.writePreview(&out)
@@ -246,7 +246,7 @@ func (f *fetcher) writeRow(r *folder.MessageRow) error {
 		}
 	}
 	out.End()
-	err := f.w.Err()
+	err := f.session.w.Err()
 	if blob.IsLost(err) || errors.Is(err, wire.ErrShortLiteral) { // within a literal
 		f.logReadError(r, err)
 	}
@@ -260,15 +260,15 @@ const loginRecheckDelay = time.Second
 // checkAccess returns a BYE once the login has ended: fetching all bodies of a folder may take
 // hours.
 func (f *fetcher) checkAccess() error {
-	now := f.Now()
+	now := f.session.Now()
 	if now.Before(f.nextLoginCheck) {
 		return nil
 	}
-	told, err := f.checkLoginIfKnown()
+	told, err := f.session.checkLoginIfKnown()
 	if !told {
 		f.nextLoginCheck = now.Add(loginRecheckDelay)
 	}
-	return cmp.Or(err, f.checkSuspended())
+	return cmp.Or(err, f.session.checkSuspended())
 }
 
 // writeItems writes the items that don't need the message's bytes.
@@ -277,7 +277,7 @@ func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folde
 		out.UID(r.UID)
 	}
 	if items&wire.FetchFlags != 0 {
-		out.Flags(f.wireFlags(r.Flags, r.Keywords))
+		out.Flags(f.session.wireFlags(r.Flags, r.Keywords))
 	}
 	if items&wire.FetchInternalDate != 0 {
 		out.InternalDate(r.Date.UTC())
@@ -319,5 +319,5 @@ func (f *fetcher) recordFailure(r *folder.MessageRow, err error) {
 }
 
 func (f *fetcher) logReadError(r *folder.MessageRow, err error) {
-	f.logger().Error("imap: reading a message", "folder", f.view.Folder().ID, "uid", r.UID, "message", r.Message, "err", err)
+	f.session.logger().Error("imap: reading a message", "folder", f.session.view.Folder().ID, "uid", r.UID, "message", r.Message, "err", err)
 }

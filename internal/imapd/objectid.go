@@ -71,28 +71,28 @@ func (p *criteriaBuilder) objectUIDs(k *wire.SearchKey) ([]uint32, error) {
 		if kind == singleThreadPrefix {
 			return p.singleThreadUIDs(message, k.Text)
 		}
-		return p.view.MessageUIDs(p.ctx(), message)
+		return p.session.view.MessageUIDs(p.session.ctx(), message)
 	case k.Op == wire.SearchThreadID && kind == encodedThreadPrefix:
 		name, err := base64.RawURLEncoding.DecodeString(id)
 		// PostgreSQL returns an error for invalid text.
 		if err != nil || !strings.ContainsFunc(string(name), isInvalidIDChar) || !utf8.Valid(name) || slices.Contains(name, 0) {
 			return nil, nil //nolint:nilerr // nothing has that id
 		}
-		return p.view.ThreadUIDs(p.ctx(), p.mailbox.Account, string(name))
+		return p.session.view.ThreadUIDs(p.session.ctx(), p.session.mailbox.Account, string(name))
 	case k.Op == wire.SearchThreadID && kind == threadPrefix && !strings.ContainsFunc(id, isInvalidIDChar):
-		return p.view.ThreadUIDs(p.ctx(), p.mailbox.Account, id)
+		return p.session.view.ThreadUIDs(p.session.ctx(), p.session.mailbox.Account, id)
 	}
 	return nil, nil
 }
 
 // singleThreadUIDs returns the UIDs of a message if it is alone in the thread with this id.
 func (p *criteriaBuilder) singleThreadUIDs(message db.ID, id string) ([]uint32, error) {
-	uids, err := p.view.MessageUIDs(p.ctx(), message)
+	uids, err := p.session.view.MessageUIDs(p.session.ctx(), message)
 	if err != nil {
 		return nil, err
 	}
 	var alone []uint32
-	err = p.view.Fetch(p.ctx(), uids, folder.FetchThread, func(r *folder.MessageRow) error {
+	err = p.session.view.Fetch(p.session.ctx(), uids, folder.FetchThread, func(r *folder.MessageRow) error {
 		if threadID(r) == id {
 			alone = append(alone, r.UID)
 		}

@@ -44,14 +44,14 @@ func (s *session) writeVanished(known []folder.Range, modseq uint64, above uint3
 // last UID ever given, since its message may be gone.
 func (f *fetcher) writeVanishedModifier() error {
 	n := f.cmd.Messages
-	if n.Saved && len(f.savedUIDs) == 0 {
+	if n.Saved && len(f.session.savedUIDs) == 0 {
 		return nil
 	}
 	if n.Saved {
-		return f.writeVanished(f.savedUIDs, f.cmd.ChangedSince, 0)
+		return f.session.writeVanished(f.session.savedUIDs, f.cmd.ChangedSince, 0)
 	}
-	last := f.view.Folder().UIDNext - 1
-	return f.writeVanished(folderRanges(n.Set.Resolve(last)), f.cmd.ChangedSince, 0)
+	last := f.session.view.Folder().UIDNext - 1
+	return f.session.writeVanished(folderRanges(n.Set.Resolve(last)), f.cmd.ChangedSince, 0)
 }
 
 // expungeCode reports expunged messages, and returns the code with the folder's HIGHESTMODSEQ. It

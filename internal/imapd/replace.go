@@ -39,17 +39,17 @@ func (s *session) replace(cmd *wire.Replace) (wire.Code, error) {
 func (in *appendReader) findReplaced(cmd *wire.Replace) (uid uint32, err error) {
 	switch {
 	case cmd.Number == wire.Star:
-		uid = in.view.UID(uint32(in.view.Len()))
+		uid = in.session.view.UID(uint32(in.session.view.Len()))
 	case cmd.UID:
 		uid = cmd.Number
 	default:
-		uid = in.view.UID(cmd.Number)
+		uid = in.session.view.UID(cmd.Number)
 	}
 	if uid == 0 && !cmd.UID {
 		return 0, bad("There is no message with that number.")
 	}
 	there := false
-	err = in.view.Fetch(in.ctx(), []uint32{uid}, 0, func(r *folder.MessageRow) error {
+	err = in.session.view.Fetch(in.session.ctx(), []uint32{uid}, 0, func(r *folder.MessageRow) error {
 		there, in.freedBytes = true, mailbox.CountedSize(int64(r.Size))
 		return nil
 	})

@@ -11,7 +11,7 @@ import (
 
 // criteriaBuilder converts a search program to criteria of package folder.
 type criteriaBuilder struct {
-	*session
+	session   *session
 	remaining int  // messages that its sets may still name
 	hasModSeq bool // whether it contains MODSEQ
 }
@@ -70,16 +70,16 @@ func (p *criteriaBuilder) numberCriterion(c folder.Criterion, n wire.NumSet) (fo
 	c.Test = folder.HasUID
 	switch {
 	case n.Saved:
-		c.UIDs = p.view.Resolve(p.savedUIDs, true)
-	case p.view.Len() > 0:
+		c.UIDs = p.session.view.Resolve(p.session.savedUIDs, true)
+	case p.session.view.Len() > 0:
 		// A sequence number without a message is no error here; it just matches nothing.
-		last := uint32(p.view.Len())
+		last := uint32(p.session.view.Len())
 		if n.UID {
-			last = p.view.UID(last)
+			last = p.session.view.UID(last)
 		}
-		c.UIDs = p.view.Resolve(folderRanges(n.Set.Resolve(last)), n.UID)
+		c.UIDs = p.session.view.Resolve(folderRanges(n.Set.Resolve(last)), n.UID)
 	}
-	if len(c.UIDs) == p.view.Len() {
+	if len(c.UIDs) == p.session.view.Len() {
 		c.Test, c.UIDs = folder.MatchAll, nil
 	}
 	if p.remaining -= len(c.UIDs); p.remaining < 0 {
@@ -91,7 +91,7 @@ func (p *criteriaBuilder) numberCriterion(c folder.Criterion, n wire.NumSet) (fo
 // ageCriterion builds the tests of an age in whole seconds: a message of exactly that age is both
 // older and younger (RFC 5032 §4).
 func (p *criteriaBuilder) ageCriterion(c folder.Criterion, op wire.SearchOp) folder.Criterion {
-	c.Test, c.Time = folder.DateSince, p.Now().Truncate(time.Second).Add(-time.Duration(c.Num)*time.Second)
+	c.Test, c.Time = folder.DateSince, p.session.Now().Truncate(time.Second).Add(-time.Duration(c.Num)*time.Second)
 	if op == wire.SearchOlder {
 		c.Test, c.Time = folder.DateBefore, c.Time.Add(time.Second)
 	}
