@@ -163,15 +163,11 @@ func (i *Service) deliverRecipient(ctx context.Context, s *spooledMessage, c *qu
 	if err != nil {
 		return err
 	}
-	boxes := l.localDeliveries(nil)
-	for n := range boxes {
-		boxes[n].outboundID = d.Message
-	}
-	if _, err := e.addAllLocal(ctx, boxes, len(route.Forwards) > 0); err != nil {
+	if _, err := e.addAllLocal(ctx, l.recipients, len(route.Forwards) > 0); err != nil {
 		return err
 	}
 	for _, o := range l.forwards {
-		if why := s.checkForward(o); why != nil && len(boxes) > 0 { // as in Transaction.keep
+		if why := s.checkForward(o); why != nil && len(l.recipients) > 0 { // as in Transaction.keep
 			i.Log.Info("a message is not forwarded but kept", "alias", o.Forwarder, "message", d.Message, "n", d.N, "reason", why)
 		} else if err := e.addForward(ctx, o); err != nil {
 			return err
@@ -193,7 +189,7 @@ func (i *Service) filterLocal(ctx context.Context, s *spooledMessage, c *queue.T
 	}
 	other := len(route.Forwards) > 0 && route.Account != c.Mail.Account
 	for _, box := range route.Mailboxes {
-		l.recipients = append(l.recipients, recipient{Recipient: box, addresses: []string{d.Recipient}, acceptsAll: acceptsAllMail(to)})
+		l.recipients = append(l.recipients, recipient{Recipient: box, addresses: []string{d.Recipient}, acceptsAll: acceptsAllMail(to), outboundID: d.Message})
 		other = other || box.Account != c.Mail.Account
 	}
 	if len(route.Forwards) > 0 {

@@ -11,7 +11,6 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
-	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // deliveryPlan is everything that one incoming message causes: filed copies and outgoing mail. One
@@ -101,22 +100,10 @@ func (e *deliveryPlan) release() {
 	}
 }
 
-// localDelivery is the delivery of a message to one mailbox.
-type localDelivery struct {
-	mailbox.Recipient
-	addresses  []string            // RCPT addresses
-	spamResult *summary.SpamResult // nil: none
-	toJunk     bool                // whether it goes to Junk
-	isSpam     bool                // whether it is spam, which is not forwarded or answered
-	outboundID db.ID               // id of the outbound_message; 0 for none
-
-	ignoreQuota bool // whether to file it even if the mailbox is full
-}
-
 // addLocal plans the delivery to a mailbox by its owner's settings: filing, forwarding, automatic
 // reply. filed is false if the message is only forwarded. If it must not be forwarded and the
 // mailbox is full, addLocal returns the quota error.
-func (e *deliveryPlan) addLocal(ctx context.Context, to localDelivery) (filed bool, err error) {
+func (e *deliveryPlan) addLocal(ctx context.Context, to recipient) (filed bool, err error) {
 	e.guards = append(e.guards, mailbox.NotSuspendedCheck(to.Mailbox))
 	one, err := e.service.buildCopy(ctx, e.message, to.Recipient, to.spamResult, e.sender, to.addresses...)
 	if err != nil {
@@ -177,7 +164,7 @@ func (e *deliveryPlan) addMailboxForward(ctx context.Context, to mailbox.Recipie
 // addAllLocal plans the deliveries to mailboxes. filed is false for mailboxes without a copy. If
 // there are no other recipients and all the mailboxes are over quota, which RCPT couldn't know, it
 // returns the quota error. Otherwise it files the accepted copies.
-func (e *deliveryPlan) addAllLocal(ctx context.Context, boxes []localDelivery, others bool) (filed []bool, err error) {
+func (e *deliveryPlan) addAllLocal(ctx context.Context, boxes []recipient, others bool) (filed []bool, err error) {
 	filed = make([]bool, len(boxes))
 	var full []int
 	var why error

@@ -33,9 +33,8 @@ func acceptsAllMail(to address.Address) bool {
 	return to.Domain == ""
 }
 
-// spoolAndVerify stores and verifies the message. junk reports for each recipient whether the
-// message goes to Junk; nil means for none.
-func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received message.Received, body io.Reader) (s *spooledMessage, junk []bool, err error) {
+// spoolAndVerify stores and verifies the message.
+func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received message.Received, body io.Reader) (s *spooledMessage, err error) {
 	i := l.service
 	var trial *mailauth.Verification
 	var begin func(message.Header) io.Writer
@@ -46,51 +45,52 @@ func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received mes
 		}
 	}
 	if s, err = i.spool(ctx, id, nil, body, begin); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if trial == nil {
 		s.traceFields = received.Append(nil)
 		if l.CheckResults == nil {
 			if err = l.filterSpam(ctx, s, received, ""); err != nil {
 				s.blob.Discard(ctx)
-				return nil, nil, err
+				return nil, err
 			}
-			return s, nil, nil
+			return s, nil
 		}
 		author := mailauth.CheckAuthor(s.header)
 		s.checkResults = *l.CheckResults
 		s.checkResults.Author = string(author.AuthorProblem)
 		s.failsPolicy = s.checkResults.DMARC == string(mailauth.Fail) || author.AuthorProblem != ""
-		if junk, err = l.applyPolicy(ctx, s, &mailauth.Results{DMARC: author}); err != nil {
+		if _, err = l.applyPolicy(ctx, s, &mailauth.Results{DMARC: author}); err != nil {
 			s.blob.Discard(ctx)
-			return nil, nil, err
+			return nil, err
 		}
-		return s, junk, nil
+		return s, nil
 	}
 	j := trial.Verify(ctx, mailauth.Client{IP: received.Addr, Helo: received.Helo, From: l.from})
 	received.Name = j.IPRev.Name
 	s.traceFields = j.AppendField(received.Append(nil), i.Host)
 	s.checkResults = summary.CheckResults{SPF: string(j.SPF.Result), DKIM: string(j.DKIMResult()), DMARC: string(j.DMARC.Result), Author: string(j.DMARC.AuthorProblem)}
 	s.failsPolicy = j.DMARC.PolicyUnknown && !i.AcceptUnknownPolicy || j.DMARC.Policy == mailauth.PolicyQuarantine || j.DMARC.Policy == mailauth.PolicyReject
-	if junk, err = l.applyPolicy(ctx, s, j); err == nil {
+	junked, err := l.applyPolicy(ctx, s, j)
+	if err == nil {
 		err = l.filterSpam(ctx, s, received, j.IPRev.Name)
 	}
 	if err != nil {
 		s.blob.Discard(ctx)
-		return nil, nil, err
+		return nil, err
 	}
-	if junk != nil {
+	if junked {
 		i.Log.Info("message filed in Junk by DMARC policy", "message", id, "author", j.DMARC.AuthorDomain, "policy", j.DMARC.Policy, "reason", j.DMARC.Reason)
 	}
-	return s, junk, nil
+	return s, nil
 }
 
 // applyPolicy applies the DMARC policy of the author's domain, within the limits that each
 // recipient's domain and the operator set. It rejects the message only if that holds for all
-// recipients; otherwise the message goes to Junk where the policy applies. Reports to this service
-// are accepted from any author. A mail server that sends a report in its own name needs no
-// domain.
-func (l *Transaction) applyPolicy(ctx context.Context, s *spooledMessage, j *mailauth.Results) (junk []bool, err error) {
+// recipients; otherwise the message goes to Junk where the policy applies, and junked is true. Reports
+// to this service are accepted from any author. A mail server that sends a report in its own name
+// needs no domain.
+func (l *Transaction) applyPolicy(ctx context.Context, s *spooledMessage, j *mailauth.Results) (junked bool, err error) {
 	policy := j.DMARC.Policy
 	if l.from == "" && (j.DMARC.AuthorProblem == message.NoFrom || j.DMARC.AuthorProblem == message.ManyFrom) {
 		policy = mailauth.PolicyQuarantine // a report must not be lost because a host is careless
@@ -100,19 +100,19 @@ func (l *Transaction) applyPolicy(ctx context.Context, s *spooledMessage, j *mai
 	}
 	if j.DMARC.PolicyUnknown && !l.service.AcceptUnknownPolicy {
 		if l.hasForwardOnly() {
-			return nil, policyLookupError(j)
+			return false, policyLookupError(j)
 		}
 		policy = mailauth.PolicyReject // the policy may be reject
 	}
 	if policy != mailauth.PolicyQuarantine && policy != mailauth.PolicyReject || len(l.recipients) == 0 {
-		return nil, nil
+		return false, nil
 	}
-	junk = make([]bool, len(l.recipients))
+	junk := make([]bool, len(l.recipients))
 	refused := 0
 	for n, to := range l.recipients {
 		own, err := l.service.Domains.DMARCEnforcement(ctx, to.Domain)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
 		e := domain.MinEnforcement(own, l.service.MaxEnforcement)
 		junk[n] = e != domain.EnforceOff
@@ -123,13 +123,16 @@ func (l *Transaction) applyPolicy(ctx context.Context, s *spooledMessage, j *mai
 	all := refused == len(l.recipients) && len(l.returnPaths) == 0 && !l.feedback
 	switch {
 	case j.DMARC.PolicyUnknown && all:
-		return nil, policyLookupError(j)
+		return false, policyLookupError(j)
 	case j.DMARC.PolicyUnknown:
-		return nil, nil
+		return false, nil
 	case all:
-		return nil, l.policyError(ctx, j)
+		return false, l.policyError(ctx, j)
 	}
-	return junk, nil
+	for n := range junk {
+		l.recipients[n].toJunk = junk[n]
+	}
+	return true, nil
 }
 
 func policyLookupError(j *mailauth.Results) error {

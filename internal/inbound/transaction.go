@@ -37,16 +37,18 @@ type Transaction struct {
 	filed         []folder.MessageRef // set by Message, in the order of recipients; zero for mail that was only forwarded
 }
 
-// recipient is an accepted recipient.
+// recipient is an accepted recipient with a mailbox, and how the message is delivered there.
 type recipient struct {
 	mailbox.Recipient
 	addresses []string // addresses given at RCPT
 	// acceptsAll reports whether it must accept all mail, as for postmaster or abuse (RFC 5321
 	// §4.5.1, RFC 2142).
-	acceptsAll bool
-	isSpam     bool                // according to the spam filter of its account, regardless of the domain's setting
-	toJunk     bool                // whether it is the postmaster in place of another recipient, see keep
-	spamResult *summary.SpamResult // of the original recipient; nil: none
+	acceptsAll  bool
+	isSpam      bool                // according to the spam filter of its account; spam is not forwarded or answered
+	toJunk      bool                // whether it goes to Junk: by its author's policy, or see keep
+	spamResult  *summary.SpamResult // of the original recipient; nil: none
+	outboundID  db.ID               // id of the outbound_message; 0 for none
+	ignoreQuota bool                // whether to file it even if the mailbox is full
 }
 
 // returnPath is a signed return path or unsubscribe address that was accepted as a recipient.
@@ -126,7 +128,7 @@ func (l *Transaction) Message(ctx context.Context, received message.Received, bo
 	i := l.service
 	id := i.db.NewID()
 	received.ID, received.Date = id.String(), i.Now()
-	s, junk, err := l.spoolAndVerify(ctx, id, received, body)
+	s, err := l.spoolAndVerify(ctx, id, received, body)
 	if err != nil {
 		return 0, err
 	}
@@ -141,7 +143,7 @@ func (l *Transaction) Message(ctx context.Context, received message.Received, bo
 	e.hasOthers = len(l.returnPaths) > 0 || l.feedback
 	e.smtpUTF8 = strings.HasPrefix(received.With, "UTF8SMTP") // RFC 6531 §4.3
 	defer e.release()
-	which, err := e.addAllLocal(ctx, l.localDeliveries(junk), len(l.forwards)+len(l.returnPaths) > 0 || l.feedback)
+	which, err := e.addAllLocal(ctx, l.recipients, len(l.forwards)+len(l.returnPaths) > 0 || l.feedback)
 	if err != nil {
 		s.blob.Discard(ctx)
 		return 0, err
@@ -178,15 +180,6 @@ func (l *Transaction) forwardError(err error) error {
 		return fault.New(fault.Unavailable, CodeRecipientSuspended, "A recipient takes no more mail; send it again.")
 	}
 	return fault.New(fault.Denied, mailbox.CodeMailboxSuspended, "This mailbox takes no mail.")
-}
-
-// localDeliveries returns the delivery for each recipient.
-func (l *Transaction) localDeliveries(junk []bool) []localDelivery {
-	all := make([]localDelivery, len(l.recipients))
-	for n, to := range l.recipients {
-		all[n] = localDelivery{Recipient: to.Recipient, addresses: to.addresses, spamResult: to.spamResult, toJunk: to.toJunk || n < len(junk) && junk[n], isSpam: to.isSpam}
-	}
-	return all
 }
 
 // CodeLoop is the code of the fault.Denied for a mail loop.
