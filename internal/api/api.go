@@ -6,70 +6,25 @@
 package api
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/tls"
-	"log/slog"
 	"net/http"
 	"net/netip"
 	"path"
-	"runtime/debug"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/audit"
-	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/domain"
-	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/inbound"
-	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/mailio"
-	"github.com/mailstead/mailstead/internal/migration"
 	"github.com/mailstead/mailstead/internal/notify"
-	"github.com/mailstead/mailstead/internal/outbound"
-	"github.com/mailstead/mailstead/internal/queue"
-	"github.com/mailstead/mailstead/internal/quota"
-	"github.com/mailstead/mailstead/internal/relay"
-	"github.com/mailstead/mailstead/internal/stat"
-	"github.com/mailstead/mailstead/internal/suppression"
-	"github.com/mailstead/mailstead/internal/template"
-	"github.com/mailstead/mailstead/internal/webhook"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // API serves the HTTP API on top of the domain packages.
 type API struct {
-	Accounts *account.Accounts
-	Audit    *audit.Log
-	// SuspendDomain suspends a domain on behalf of an operator, or lifts the suspension.
-	SuspendDomain   func(ctx context.Context, name string, yes bool) error
-	Domains         *domain.Domains
-	Mailboxes       *mailbox.Mailboxes
-	Outbox          *outbound.Outbox
-	Folders         *folder.Store
-	Suppressions    *suppression.List
-	Templates       *template.Templates
-	QueueAdmin      *queue.Admin
-	Stats           *stat.Stats
-	Events          *event.Log
-	Webhooks        *webhook.Service
-	Migrations      *migration.Service
-	MailIO          *mailio.Service
+	web.Services
 	IdempotencyKeys *idempotency.Keys
 	Inbound         *inbound.Service
-	SandboxOutbox   *relay.Sandbox // the sandbox's outbox; nil outside the sandbox
-	Limits          *quota.Limiter
-	ClientSetup     *clientsetup.Service
-	SetupChecker    *clientsetup.Checker
-	// ProfileSigner returns the certificate that signs configuration profiles, or nil for none. It
-	// may be nil.
-	ProfileSigner func(context.Context) (*tls.Certificate, error)
-	BaseURL       string // base URL up to /api/v1, for links in responses
-	Version       string
-	Log           *slog.Logger
 	// SpoolDir is the directory for attachments of requests in progress. It should be on disk:
 	// there may be many, and the system's temporary directory may be in memory. "" means the
 	// system's temporary directory.
@@ -103,7 +58,7 @@ func (a *API) Handler() http.Handler {
 	})
 	r.mux.HandleFunc(catchAllPattern, r.serveUnknown)
 	a.mux = r.mux
-	return a.withRequestID(a.withRecovery(a.requireCleanPath(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+	return web.WithRequestID(a.withRecovery(a.requireCleanPath(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		r.mux.ServeHTTP(w, lowerAutodiscoverPath(req))
 	}))))
 }
@@ -120,63 +75,10 @@ func (a *API) Matches(r *http.Request) bool {
 	return len(allowedMethods(a.mux, lowerAutodiscoverPath(r))) > 0
 }
 
-type requestIDKey struct{}
-
-func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
-}
-
-// withRequestID gives each request an id, which the response, the log and every problem carry.
-func (a *API) withRequestID(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		id := strings.ToLower(rand.Text())
-		w.Header().Set("X-Request-Id", id)
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
-	})
-}
-
-// responseTracker records whether a response has started.
-type responseTracker struct {
-	http.ResponseWriter
-	started bool
-}
-
-func (s *responseTracker) WriteHeader(status int) {
-	s.started = true
-	s.ResponseWriter.WriteHeader(status)
-}
-
-func (s *responseTracker) Write(p []byte) (int, error) {
-	s.started = true
-	return s.ResponseWriter.Write(p)
-}
-
-// Unwrap returns the underlying writer, for http.ResponseController.
-func (s *responseTracker) Unwrap() http.ResponseWriter { return s.ResponseWriter }
-
-// withRecovery responds to a panic with an internal error and keeps the process running. It cuts
-// the connection if the response has already started.
+// withRecovery responds to a panic with an internal error.
 func (a *API) withRecovery(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		s := &responseTracker{ResponseWriter: w}
-		defer func() {
-			v := recover()
-			if v == nil {
-				return
-			}
-			if v == http.ErrAbortHandler { //nolint:errorlint // a sentinel value
-				panic(v)
-			}
-			a.Log.ErrorContext(r.Context(), "panic", "request", requestID(r.Context()), slog.Any("value", v), "stack", string(debug.Stack()))
-			if s.started {
-				panic(http.ErrAbortHandler)
-			}
-			a.writeProblem(w, r, fault.New(fault.Internal, "internal_error", "Something went wrong on our side."))
-		}()
-		next.ServeHTTP(s, r)
+	return web.Recover(a.Log, next, func(w http.ResponseWriter, r *http.Request) {
+		a.writeProblem(w, r, fault.New(fault.Internal, "internal_error", "Something went wrong on our side."))
 	})
 }
 

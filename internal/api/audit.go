@@ -14,7 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/web"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -111,16 +111,13 @@ func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act
 			return
 		}
 		ended = true
-		switch {
-		case err == nil:
+		if err == nil {
 			err = errors.Join(a.auditForCustomer(ctx, p, o, e, r.summary()), pending.Done(ctx, r.summary(), r.objectID))
-		case partialOperations[o.id] || fault.KindOf(err) == fault.Internal:
-			err = pending.Fail(ctx)
-		default:
-			err = pending.Discard(ctx)
+		} else {
+			err = pending.Abort(ctx, err, partialOperations[o.id])
 		}
 		if err != nil { // the entry stays pending, which says that the outcome is unknown
-			a.Log.ErrorContext(ctx, "completing an audit log entry failed", "request", requestID(ctx), "error", err)
+			a.Log.ErrorContext(ctx, "completing an audit log entry failed", "request", web.RequestID(ctx), "error", err)
 		}
 	}
 	err = act(req.WithContext(context.WithValue(ctx, auditRecordKey{}, r)))
@@ -137,7 +134,7 @@ func (a *API) auditForCustomer(ctx context.Context, p account.Principal, o opera
 	if err != nil {
 		return err
 	}
-	return a.Audit.Write(context.WithoutCancel(ctx), audit.Entry{Account: id, Actor: audit.Actor{Kind: audit.ActorOperator, Name: "operator"}, Action: e.Action, Object: e.Object, Description: text})
+	return a.Audit.WriteForCustomer(ctx, id, e.Action, text)
 }
 
 // objectIDs returns the ids in a request's path, joined by slashes.

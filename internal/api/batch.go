@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/outbound"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // maxBatchSends is the maximum number of messages in a batch.
@@ -87,7 +88,7 @@ func newBatchErrorResponse(err error) batchErrorResponse {
 	if !errors.As(err, &f) {
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. Please try again.")
 	}
-	out := batchErrorResponse{Status: statuses[f.Kind], Code: f.Code, Detail: f.Message}
+	out := batchErrorResponse{Status: web.Status(f.Kind), Code: f.Code, Detail: f.Message}
 	for _, field := range f.Fields[:min(len(f.Fields), maxFaults)] {
 		if field.Path == "" {
 			field.Path = "body"

@@ -18,6 +18,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 const (
@@ -248,7 +249,7 @@ func (b bodyErrorReader) Read(p []byte) (int, error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		err = newProblem(http.StatusRequestTimeout, "body_too_slow", "The request's body did not arrive in time.")
-	case isAuthError(err):
+	case web.IsAuthError(err):
 	case err != nil && err != io.EOF: //nolint:errorlint // what io.Reader promises
 		err = fault.Wrap(err, fault.Invalid, "invalid_json", "The request's body ended early.")
 	}

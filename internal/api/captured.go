@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/summary"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // CapturedFields are the fields common to all responses about a captured message. It is exported
@@ -67,7 +68,7 @@ func (a *API) listCaptured(ctx context.Context, p account.Principal, in *pagePar
 		one, err := a.newCapturedSummary(ctx, c)
 		switch {
 		case blob.IsLost(err): // list the other messages nevertheless
-			a.Log.ErrorContext(ctx, "a message can't be read", "request", requestID(ctx), "error", err)
+			a.Log.ErrorContext(ctx, "a message can't be read", "request", web.RequestID(ctx), "error", err)
 		case err != nil && !fault.Is(err, fault.NotFound):
 			failed = err
 		}
@@ -113,7 +114,7 @@ func (a *API) getCaptured(ctx context.Context, p account.Principal, in *idParams
 	return out, err
 }
 
-func (a *API) getCapturedRaw(ctx context.Context, p account.Principal, in *idParams) (*fileResponse, error) {
+func (a *API) getCapturedRaw(ctx context.Context, p account.Principal, in *idParams) (*web.File, error) {
 	c, err := a.capturedMessage(ctx, p, in)
 	if err != nil {
 		return nil, err
@@ -122,7 +123,7 @@ func (a *API) getCapturedRaw(ctx context.Context, p account.Principal, in *idPar
 	if err != nil {
 		return nil, err
 	}
-	return &fileResponse{name: c.ID.String() + ".eml", media: "message/rfc822", size: r.Size(), body: r.All(), Closer: r}, nil
+	return web.RawFile(c.ID.String(), r), nil
 }
 
 func (a *API) clearCaptured(ctx context.Context, p account.Principal, _ *struct{}) (emptyResponse, error) {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 var errCleartext = newProblem(http.StatusForbidden, "https_required",
@@ -15,11 +16,11 @@ var errCleartext = newProblem(http.StatusForbidden, "https_required",
 // RejectCleartext rejects an API request that came without TLS. It runs no operation, but records
 // that the key was exposed.
 func (a *API) RejectCleartext(w http.ResponseWriter, r *http.Request) {
-	a.withRequestID(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	web.WithRequestID(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		err := a.recordExposedKey(r)
 		if err == nil || !fault.Is(err, fault.RateLimited) {
 			if err != nil {
-				a.Log.ErrorContext(r.Context(), "an API key sent without TLS could not be noted", "request", requestID(r.Context()), "err", err)
+				a.Log.ErrorContext(r.Context(), "an API key sent without TLS could not be noted", "request", web.RequestID(r.Context()), "err", err)
 			}
 			err = errCleartext
 		}

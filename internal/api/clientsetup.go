@@ -4,7 +4,6 @@ package api
 
 import (
 	"context"
-	"crypto/tls"
 	"net/url"
 	"strings"
 
@@ -119,7 +118,7 @@ func (a *API) getAppleProfile(ctx context.Context, p account.Principal, in *idPa
 	if err != nil {
 		return nil, err
 	}
-	return a.buildProfile(ctx, m, "")
+	return a.ClientSetup.Profile(ctx, m.Address, m.DisplayName, "")
 }
 
 type createAppleProfileRequest struct {
@@ -140,19 +139,5 @@ func (a *API) createAppleProfile(ctx context.Context, p account.Principal, in *c
 	if err != nil {
 		return nil, err
 	}
-	return a.buildProfile(ctx, m, password)
-}
-
-// buildProfile builds a configuration profile, with a password unless it is "".
-func (a *API) buildProfile(ctx context.Context, m mailbox.Mailbox, password string) ([]byte, error) {
-	var signer *tls.Certificate
-	if a.ProfileSigner != nil {
-		var err error
-		if signer, err = a.ProfileSigner(ctx); err != nil {
-			// An unsigned profile works; the device says that it is not signed.
-			a.Log.WarnContext(ctx, "signing a profile", "mailbox", m.ID, "error", err)
-			signer = nil
-		}
-	}
-	return a.ClientSetup.Profile(m.Address, m.DisplayName, password, signer)
+	return a.ClientSetup.Profile(ctx, m.Address, m.DisplayName, password)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 const (
@@ -147,8 +148,8 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 		}
 	}
 	// The response has started, so the client can learn the error only when it reconnects.
-	if r.Context().Err() == nil && !out.clientGone && !isAuthError(err) {
-		a.Log.WarnContext(r.Context(), "a stream of events broke off", "request", requestID(r.Context()), "error", err)
+	if r.Context().Err() == nil && !out.clientGone && !web.IsAuthError(err) {
+		a.Log.WarnContext(r.Context(), "a stream of events broke off", "request", web.RequestID(r.Context()), "error", err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // problem is an error response (RFC 9457). It never repeats the request's content, which may have
@@ -36,26 +37,13 @@ type fieldErrorResponse struct {
 
 func (p *problem) Error() string { return p.Code + ": " + p.Detail }
 
-// statuses maps kinds of faults to HTTP statuses.
-var statuses = map[fault.Kind]int{
-	fault.Invalid:         http.StatusUnprocessableEntity,
-	fault.Denied:          http.StatusForbidden,
-	fault.Unauthenticated: http.StatusUnauthorized,
-	fault.NotFound:        http.StatusNotFound,
-	fault.Conflict:        http.StatusConflict,
-	fault.TooLarge:        http.StatusRequestEntityTooLarge,
-	fault.RateLimited:     http.StatusTooManyRequests,
-	fault.OverQuota:       http.StatusInsufficientStorage,
-	fault.Unavailable:     http.StatusServiceUnavailable,
-}
-
 // toProblem converts an error. An error that is not a fault is logged as an internal error, and its
 // details are hidden from the client.
 func (a *API) toProblem(ctx context.Context, err error) *problem {
 	var made *problem
 	if errors.As(err, &made) {
 		p := *made
-		p.RequestID = requestID(ctx)
+		p.RequestID = web.RequestID(ctx)
 		return &p
 	}
 	var large *http.MaxBytesError
@@ -65,19 +53,16 @@ func (a *API) toProblem(ctx context.Context, err error) *problem {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		if ctx.Err() == nil {
-			a.Log.ErrorContext(ctx, "request failed", "request", requestID(ctx), "error", err)
+			a.Log.ErrorContext(ctx, "request failed", "request", web.RequestID(ctx), "error", err)
 		}
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. Please try again.")
 	}
-	status, ok := statuses[f.Kind]
-	if !ok {
-		status = http.StatusInternalServerError
-	}
+	status := web.Status(f.Kind)
 	if f.Code == "invalid_json" {
 		status = http.StatusBadRequest
 	}
 	p := newProblem(status, f.Code, f.Message)
-	p.RequestID, p.retry = requestID(ctx), int(math.Ceil(f.RetryAfter.Seconds()))
+	p.RequestID, p.retry = web.RequestID(ctx), int(math.Ceil(f.RetryAfter.Seconds()))
 	for _, field := range f.Fields[:min(len(f.Fields), maxFaults)] {
 		p.Errors = append(p.Errors, fieldErrorResponse(field))
 	}

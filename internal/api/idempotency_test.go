@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/api"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 const (
@@ -156,8 +157,10 @@ func TestIdempotencyRace(t *testing.T) {
 			// A separate node as far as keys are concerned: it shares only the database with the
 			// others.
 			node := httptest.NewServer((&api.API{
-				Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Limits: s.Limits,
-				IdempotencyKeys: idempotency.New(s.DB, time.Now), Log: slog.New(slog.DiscardHandler),
+				Services: web.Services{
+					Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Events: s.Events, Limits: s.Limits, Log: slog.New(slog.DiscardHandler),
+				},
+				IdempotencyKeys: idempotency.New(s.DB, time.Now),
 			}).Handler())
 			defer node.Close()
 			nodes = append(nodes, node.URL)

@@ -19,9 +19,12 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
-func quiet() *API { return &API{Log: slog.New(slog.DiscardHandler), memory: newMemoryBudget()} }
+func quiet() *API {
+	return &API{Services: web.Services{Log: slog.New(slog.DiscardHandler)}, memory: newMemoryBudget()}
+}
 
 // A panic results in an error response, or cuts a response that has started; the server keeps
 // running.
@@ -29,7 +32,7 @@ func TestPanic(t *testing.T) {
 	serve := func(h http.HandlerFunc) (w *httptest.ResponseRecorder, aborted bool) {
 		a, w := quiet(), httptest.NewRecorder()
 		defer func() { aborted = recover() == http.ErrAbortHandler }() //nolint:errorlint // a sentinel value
-		a.withRequestID(a.withRecovery(h)).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+		web.WithRequestID(a.withRecovery(h)).ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 		return w, false
 	}
 	w, aborted := serve(func(http.ResponseWriter, *http.Request) { panic("secret") })

@@ -4,8 +4,6 @@ package api
 
 import (
 	"context"
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -13,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/summary"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // MailboxMessageFields are the fields common to all responses about a message in a mailbox. It is
@@ -170,7 +169,7 @@ func hideExpunged(err error) error {
 	return err
 }
 
-func (a *API) getMailboxMessageRaw(ctx context.Context, p account.Principal, in *mailboxMessageInput) (*fileResponse, error) {
+func (a *API) getMailboxMessageRaw(ctx context.Context, p account.Principal, in *mailboxMessageInput) (*web.File, error) {
 	k, err := a.mailboxMessage(ctx, p, in)
 	if err != nil {
 		return nil, err
@@ -179,35 +178,23 @@ func (a *API) getMailboxMessageRaw(ctx context.Context, p account.Principal, in 
 	if err != nil {
 		return nil, hideExpunged(err)
 	}
-	return &fileResponse{name: k.ID.String() + ".eml", media: "message/rfc822", size: r.Size(), body: r.All(), Closer: r}, nil
+	return web.RawFile(k.ID.String(), r), nil
 }
 
-func (a *API) getMailboxMessageAttachment(ctx context.Context, p account.Principal, in *mailboxAttachmentInput) (*fileResponse, error) {
+func (a *API) getMailboxMessageAttachment(ctx context.Context, p account.Principal, in *mailboxAttachmentInput) (*web.File, error) {
 	k, err := a.mailboxMessage(ctx, p, &in.mailboxMessageInput)
 	if err != nil {
 		return nil, err
-	}
-	n, err := strconv.Atoi(in.N)
-	if err != nil || strconv.Itoa(n) != in.N {
-		return nil, errNotFound
 	}
 	index, r, err := a.Folders.OpenParts(ctx, k.ID)
 	if err != nil {
 		return nil, hideExpunged(err)
 	}
-	f, body, ok, err := summary.OpenAttachment(r, index, n)
-	if err == nil && !ok {
+	f, err := web.AttachmentFile(index, r, in.N)
+	if err == nil && f == nil {
 		err = errNotFound
 	}
-	if err != nil {
-		_ = r.Close() // only read
-		return nil, err
-	}
-	name := f.Filename
-	if name == "" {
-		name = fmt.Sprintf("attachment-%d", n)
-	}
-	return &fileResponse{name: name, media: safeContentType(f.ContentType), size: -1, body: body, Closer: r}, nil
+	return f, err
 }
 
 func (a *API) mailboxMessageURL(k folder.StoredMessage) string {

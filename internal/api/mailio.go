@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/mailfile"
 	"github.com/mailstead/mailstead/internal/mailio"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // mailIORoutes registers the streaming import and export of a mailbox.
@@ -226,10 +227,6 @@ func (a *API) exportMail(w http.ResponseWriter, r *http.Request, p account.Princ
 		}
 		return err
 	}
-	// A partial export must not look complete.
-	if r.Context().Err() == nil && !errors.Is(err, errShutdown) && !errors.Is(err, os.ErrDeadlineExceeded) && !isAuthError(err) {
-		a.Log.ErrorContext(ctx, "an export broke off", "request", requestID(r.Context()), "error", err)
-	}
-	_ = http.NewResponseController(w).Flush() // send all data that was read
-	panic(http.ErrAbortHandler)
+	web.AbortResponse(w, r, a.Log, err)
+	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/quota"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // The response header fields for limits: lists of items, each named by a string
@@ -32,7 +33,7 @@ func (a *API) countRequest(w http.ResponseWriter, r *http.Request, p account.Pri
 func (a *API) addSendLimitHeaders(w http.ResponseWriter, r *http.Request, p account.Principal) {
 	gauges, err := a.Limits.Statuses(r.Context(), outbound.LimitSubject(p))
 	if err != nil {
-		a.Log.WarnContext(r.Context(), "the limits could not be told", "request", requestID(r.Context()), "error", err)
+		a.Log.WarnContext(r.Context(), "the limits could not be told", "request", web.RequestID(r.Context()), "error", err)
 	}
 	addLimitHeaders(w.Header(), gauges)
 }

@@ -6,20 +6,16 @@ import (
 	"io"
 	"net/http"
 
-	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // revalidateKey returns a fault if a request's key has been revoked since it was identified. If the
 // check itself fails, the key counts as valid.
 func (a *API) revalidateKey(r *http.Request) error {
-	if _, err := a.identify(r); isAuthError(err) {
+	if _, err := a.identify(r); web.IsAuthError(err) {
 		return err
 	}
 	return nil
-}
-
-func isAuthError(err error) bool {
-	return fault.Is(err, fault.Unauthenticated) || fault.Is(err, fault.Denied)
 }
 
 // revalidatingBody is a request body, which may take minutes or hours to arrive. Reading fails once

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // router registers operations in the mux and in the document.
@@ -207,6 +208,22 @@ func (o operation) respond(w http.ResponseWriter, out any) error {
 		answer.write(w)
 	}
 	return err
+}
+
+// handleFile registers an operation that responds with a file.
+func handleFile[I any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (*web.File, error)) {
+	describe[I, []byte](r.doc, o)
+	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+		var in I
+		if err := bind(req, &in); err != nil {
+			return err
+		}
+		out, err := f(req.Context(), p, &in)
+		if err != nil {
+			return err
+		}
+		return out.Serve(w, req, r.api.Log)
+	})
 }
 
 // writeJSON writes JSON.

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 type messageResponse struct {
@@ -154,7 +155,7 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *idParams)
 	return out, nil
 }
 
-func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idParams) (*fileResponse, error) {
+func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idParams) (*web.File, error) {
 	id, err := db.ParseID(in.ID)
 	if err == nil {
 		_, err = a.sentMessage(ctx, p, id)
@@ -166,7 +167,7 @@ func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idPara
 	if err != nil {
 		return nil, hideExpunged(err)
 	}
-	return &fileResponse{name: id.String() + ".eml", media: "message/rfc822", size: r.Size(), body: r.All(), Closer: r}, nil
+	return web.RawFile(id.String(), r), nil
 }
 
 type rescheduleInput struct {

@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // maxImportBytes limits the size of an import file.
@@ -97,11 +98,8 @@ func (a *API) exportSuppressions(w http.ResponseWriter, r *http.Request, p accou
 	if errors.Is(err, http.ErrBodyNotAllowed) {
 		return nil
 	}
-	if err != nil && file.Started { // a partial list must not look complete
-		if r.Context().Err() == nil && !isAuthError(err) {
-			a.Log.ErrorContext(r.Context(), "an export broke off", "request", requestID(r.Context()), "error", err)
-		}
-		panic(http.ErrAbortHandler)
+	if err != nil && file.Started {
+		web.AbortResponse(w, r, a.Log, err)
 	}
 	return err
 }

@@ -3,13 +3,9 @@
 package api
 
 import (
-	"cmp"
 	"context"
 	"net/http"
-	"slices"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
@@ -17,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 type threadResponse struct {
@@ -68,7 +65,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 			return out, bad.Err()
 		}
 	}
-	if in.ID == "" || !utf8.ValidString(in.ID) || utf8.RuneCountInString(in.ID) > 255 || slices.ContainsFunc([]rune(in.ID), func(c rune) bool { return !unicode.IsPrint(c) }) {
+	if !web.ValidThreadID(in.ID) {
 		return out, errNotFound
 	}
 	only, ok, err := a.keyDomainID(ctx, p)
@@ -79,7 +76,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 		return out, errNotFound
 	}
 	for {
-		found, more, err := a.threadPage(ctx, p, only, in.ID, after, in.Limit)
+		found, more, err := a.ThreadPage(ctx, p.Account, only, in.ID, after, in.Limit)
 		if err != nil {
 			return out, err
 		}
@@ -89,8 +86,11 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 		if len(found) > 0 {
 			after = found[len(found)-1].ID
 		}
-		if out.Messages, err = a.dropDeletedMailboxes(ctx, p, found); err != nil {
+		if found, err = a.DropDeletedMailboxes(ctx, p.Account, found); err != nil {
 			return out, err
+		}
+		for _, m := range found {
+			out.Messages = append(out.Messages, newThreadMessage(p, m))
 		}
 		if more {
 			if len(out.Messages) == 0 {
@@ -103,53 +103,16 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 	}
 }
 
-// threadPage returns a page of sent and received messages in one order.
-func (a *API) threadPage(ctx context.Context, p account.Principal, only db.ID, name string, after db.ID, limit int) (page []threadMessage, more bool, err error) {
-	sent, err := a.Outbox.InThread(ctx, p.Account, only, name, after, limit+1)
-	if err != nil {
-		return nil, false, err
+// newThreadMessage converts a message, without the content that the principal's key may not see.
+func newThreadMessage(p account.Principal, m web.ThreadMessage) threadMessage {
+	if m.Sent != nil {
+		return newSentThreadMessage(redactMessage(p, *m.Sent))
 	}
-	arrived, err := a.Folders.ThreadMessages(ctx, p.Account, only, name, after, limit+1)
-	if err != nil {
-		return nil, false, err
+	out := newReceivedThreadMessage(*m.Received)
+	if !p.HasScope(mailReadScope) {
+		out.From, out.To, out.Cc, out.Subject, out.ContentOmitted = "", []string{}, nil, "", true
 	}
-	for _, m := range sent {
-		page = append(page, newSentThreadMessage(redactMessage(p, m)))
-	}
-	reads := p.HasScope(mailReadScope)
-	for _, m := range arrived {
-		one := newReceivedThreadMessage(m)
-		if !reads {
-			one.From, one.To, one.Cc, one.Subject, one.ContentOmitted = "", []string{}, nil, "", true
-		}
-		page = append(page, one)
-	}
-	slices.SortFunc(page, func(a, b threadMessage) int { return cmp.Compare(a.ID, b.ID) })
-	more = len(page) > limit
-	return page[:min(len(page), limit)], more, nil
-}
-
-// dropDeletedMailboxes removes received messages in deleted mailboxes.
-func (a *API) dropDeletedMailboxes(ctx context.Context, p account.Principal, all []threadMessage) ([]threadMessage, error) {
-	kept := []threadMessage{}
-	there := map[db.ID]bool{}
-	for _, m := range all {
-		if m.Direction == "inbound" {
-			id := *m.MailboxID
-			if _, known := there[id]; !known {
-				_, err := a.Mailboxes.Get(ctx, p.Account, id)
-				if err != nil && !fault.Is(err, fault.NotFound) {
-					return nil, err
-				}
-				there[id] = err == nil
-			}
-			if !there[id] {
-				continue
-			}
-		}
-		kept = append(kept, m)
-	}
-	return kept, nil
+	return out
 }
 
 func newSentThreadMessage(m outbound.Message) threadMessage {

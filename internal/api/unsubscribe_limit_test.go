@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // The requests of one network for links are limited. Other networks, and exempt ones, are not
@@ -23,7 +24,7 @@ func TestUnsubscribeIsLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	friend := netip.MustParseAddr("192.0.2.9")
-	a := &API{Suppressions: &suppression.List{Key: key}, Log: slog.New(slog.DiscardHandler), Exempt: func(from netip.Addr) bool { return from == friend }}
+	a := &API{Services: web.Services{Suppressions: &suppression.List{Key: key}, Log: slog.New(slog.DiscardHandler)}, Exempt: func(from netip.Addr) bool { return from == friend }}
 	h := a.Handler()
 	ask := func(from string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "/u/x", nil)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 )
 
 // Kinds of actor.
@@ -103,6 +104,13 @@ func (l *Log) Write(ctx context.Context, e Entry) error {
 	return l.DB.Run(ctx, insertQuery.With(l.args(&e)...))
 }
 
+// WriteForCustomer records an operator's completed action in the log of the customer's account.
+func (l *Log) WriteForCustomer(ctx context.Context, customer db.ID, action, description string) error {
+	return l.Write(context.WithoutCancel(ctx), Entry{
+		Account: customer, Actor: Actor{Kind: ActorOperator, Name: "operator"}, Action: action, Object: customer.String(), Description: description,
+	})
+}
+
 // WriteTx is Write in the transaction that makes the change: both are committed, or neither.
 func (l *Log) WriteTx(ctx context.Context, tx *db.Tx, e Entry) error {
 	e.State = StateDone
@@ -171,6 +179,15 @@ func (p *PendingEntry) Discard(ctx context.Context) error {
 	}
 	_, err := p.log.DB.Exec(context.WithoutCancel(ctx), deleteQuery.With(p.entry.ID))
 	return err
+}
+
+// Abort completes the entry of a change that ended with an error: as failed if a part may be done,
+// that is if partial is true or the error is an internal one. Otherwise it discards the entry.
+func (p *PendingEntry) Abort(ctx context.Context, err error, partial bool) error {
+	if partial || fault.KindOf(err) == fault.Internal {
+		return p.Fail(ctx)
+	}
+	return p.Discard(ctx)
 }
 
 // List returns a page of the entries of an account, newest first.

@@ -5,6 +5,12 @@
 // checks whether the mailbox exists, so nobody learns that from it.
 package clientsetup
 
+import (
+	"context"
+	"crypto/tls"
+	"log/slog"
+)
+
 // Service has the endpoints for mail clients.
 type Service struct {
 	Host string // name in the certificates
@@ -12,6 +18,9 @@ type Service struct {
 	// prefers the former).
 	IMAPS, IMAP, Submissions, Submission uint16
 	BaseURL                              string // of the HTTP server, without a trailing slash
+	// Signer returns the certificate that signs configuration profiles, or nil for none. It may be nil.
+	Signer func(context.Context) (*tls.Certificate, error)
+	Log    *slog.Logger
 }
 
 // Connection security.

@@ -4,6 +4,7 @@ package clientsetup_test
 
 import (
 	"bytes"
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -25,6 +26,12 @@ import (
 
 func service() *clientsetup.Service {
 	return &clientsetup.Service{Host: "mail.host.example", IMAPS: 993, IMAP: 143, Submissions: 465, Submission: 587, BaseURL: "https://mail.host.example"}
+}
+
+func signing(c *tls.Certificate) *clientsetup.Service {
+	s := service()
+	s.Signer = func(context.Context) (*tls.Certificate, error) { return c, nil }
+	return s
 }
 
 // texts returns the texts of an XML document with their paths.
@@ -168,7 +175,7 @@ type payload struct {
 }
 
 func TestProfile(t *testing.T) {
-	text, err := service().Profile("bob@shop.example", `Bob <"&'> O’Hara`, "", nil)
+	text, err := service().Profile(t.Context(), "bob@shop.example", `Bob <"&'> O’Hara`, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -194,12 +201,12 @@ func TestProfile(t *testing.T) {
 	if _, ok := account["IncomingPassword"]; ok {
 		t.Error("there is a password")
 	}
-	again, err := service().Profile("bob@shop.example", `Bob <"&'> O’Hara`, "", nil)
+	again, err := service().Profile(t.Context(), "bob@shop.example", `Bob <"&'> O’Hara`, "")
 	if err != nil || !bytes.Equal(again, text) {
 		t.Errorf("the second is another one: %v", err)
 	}
 	var other payload
-	if text, err = service().Profile("eve@shop.example", "", "s<cret", nil); err == nil {
+	if text, err = service().Profile(t.Context(), "eve@shop.example", "", "s<cret"); err == nil {
 		err = plist.Unmarshal(text, &other)
 	}
 	if err != nil || other.UUID == p.UUID || other.Content[0]["PayloadUUID"] == account["PayloadUUID"] || other.Content[0]["IncomingPassword"] != "s<cret" {
@@ -221,11 +228,11 @@ func TestProfileSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	pair := &tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
-	plain, err := service().Profile("bob@shop.example", "Bob", "app-password-1", nil)
+	plain, err := service().Profile(t.Context(), "bob@shop.example", "Bob", "app-password-1")
 	if err != nil || !bytes.Contains(plain, []byte("app-password-1")) {
 		t.Fatal(err)
 	}
-	signed, err := service().Profile("bob@shop.example", "Bob", "app-password-1", pair)
+	signed, err := signing(pair).Profile(t.Context(), "bob@shop.example", "Bob", "app-password-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,7 +249,7 @@ func TestProfileSigned(t *testing.T) {
 	if err := message.VerifyWithChain(roots); err != nil || !bytes.Equal(message.Content, plain) {
 		t.Errorf("the signature: %v", err)
 	}
-	if _, err := service().Profile("bob@shop.example", "", "", &tls.Certificate{}); err == nil {
+	if _, err := signing(&tls.Certificate{}).Profile(t.Context(), "bob@shop.example", "", ""); err == nil {
 		t.Error("signed with nothing")
 	}
 }

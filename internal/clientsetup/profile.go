@@ -3,6 +3,7 @@
 package clientsetup
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -57,9 +58,9 @@ type mailPayload struct {
 
 // Profile returns an address's configuration profile for Apple's clients (.mobileconfig). Its UUIDs
 // depend on host and address, so that a profile replaces the previous one. It includes a password
-// if given; otherwise the device asks for it. With a certificate, the profile is signed as CMS with
-// its chain.
-func (s *Service) Profile(address, name, password string, signer *tls.Certificate) ([]byte, error) {
+// if given; otherwise the device asks for it. If there is a certificate, the profile is signed as
+// CMS with its chain.
+func (s *Service) Profile(ctx context.Context, address, name, password string) ([]byte, error) {
 	settings := s.Settings(address, name)
 	in, out := settings.Incoming[0], settings.Outgoing[0]
 	id := func(what string) string {
@@ -80,8 +81,16 @@ func (s *Service) Profile(address, name, password string, signer *tls.Certificat
 		Description: "Sets up mail for " + address + ".", Name: "Mail: " + address, Identifier: "mailstead." + whole,
 		Organization: s.Host, Type: "Configuration", UUID: whole, Version: 1,
 	}, "  ")
-	if err != nil || signer == nil {
+	if err != nil || s.Signer == nil {
 		return text, err
+	}
+	signer, err := s.Signer(ctx)
+	if err != nil {
+		// An unsigned profile works; the device says that it is not signed.
+		s.Log.WarnContext(ctx, "signing a profile", "mailbox", address, "error", err)
+	}
+	if err != nil || signer == nil {
+		return text, nil
 	}
 	return signProfile(text, signer)
 }

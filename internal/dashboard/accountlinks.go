@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // isSecretPath reports whether a path contains a link token.
@@ -32,7 +33,7 @@ func (d *Dashboard) forgotPasswordForm(*requestContext) (page, error) {
 // requestPasswordReset sends a link to choose a new password. Its response doesn't reveal whether
 // the user exists.
 func (d *Dashboard) requestPasswordReset(v *requestContext) (actionResult, error) {
-	if err := d.Users.ChargeMailRequest(v.ctx, v.formText("email"), clientAddr(v.r)); err != nil {
+	if err := d.Users.ChargeMailRequest(v.ctx, v.formText("email"), web.ClientAddr(v.r)); err != nil {
 		return actionResult{}, err
 	}
 	who, err := d.Users.ByEmail(v.ctx, v.formText("email"))
@@ -114,7 +115,7 @@ func (d *Dashboard) resetPassword(v *requestContext) (actionResult, error) {
 		return actionResult{}, err
 	}
 	// The password is set, even if the browser has disconnected.
-	if err := d.notifyPasswordReset(context.WithoutCancel(v.ctx), t.User, clientAddr(v.r)); err != nil {
+	if err := d.notifyPasswordReset(context.WithoutCancel(v.ctx), t.User, web.ClientAddr(v.r)); err != nil {
 		d.Log.ErrorContext(v.ctx, "that a password was chosen by a link could not be told", "user", t.User, "error", err)
 	}
 	return actionResult{RedirectTo: "/sign-in", Summary: "The new password is set. Sign in with it."}, nil
@@ -224,7 +225,7 @@ func (d *Dashboard) join(v *requestContext) (actionResult, error) {
 			d.Log.WarnContext(v.ctx, "confirmation link not sent", "user", who.ID, "err", err)
 		}
 	}
-	in, session, err := d.Users.SignIn(v.ctx, who.Email, n.Password, clientAddr(v.r), v.r.UserAgent())
+	in, session, err := d.Users.SignIn(v.ctx, who.Email, n.Password, web.ClientAddr(v.r), v.r.UserAgent())
 	if err != nil { // for example, too many attempts from the network; the link is used up
 		d.Log.WarnContext(v.ctx, "who has joined could not be signed in", "request", v.requestID(), "user", who.ID, "error", err)
 		v.signedIn = false

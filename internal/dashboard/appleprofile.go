@@ -3,7 +3,6 @@
 package dashboard
 
 import (
-	"crypto/tls"
 	"html/template"
 	"time"
 
@@ -13,16 +12,7 @@ import (
 // sendProfile responds with a mailbox's configuration profile for Apple devices, with a password
 // unless it is "".
 func (d *Dashboard) sendProfile(v *requestContext, m mailbox.Mailbox, password string) error {
-	var signer *tls.Certificate
-	if d.ProfileSigner != nil {
-		var err error
-		if signer, err = d.ProfileSigner(v.ctx); err != nil {
-			// An unsigned profile works; the device says that it is not signed.
-			d.Log.WarnContext(v.ctx, "signing a profile", "mailbox", m.ID, "error", err)
-			signer = nil
-		}
-	}
-	text, err := d.ClientSetup.Profile(m.Address, m.DisplayName, password, signer)
+	text, err := d.ClientSetup.Profile(v.ctx, m.Address, m.DisplayName, password)
 	if err != nil {
 		return err
 	}

@@ -7,8 +7,8 @@ import (
 	"net/http"
 
 	"github.com/mailstead/mailstead/internal/audit"
-	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // unauditedForms maps the forms without an audit log entry by the router to the reason. A new form
@@ -40,9 +40,9 @@ var partialForms = map[string]bool{
 // auditActor returns the actor of the request for the audit log.
 func (v *requestContext) auditActor() audit.Actor {
 	if v.ownerMailbox != 0 {
-		return audit.Actor{Kind: audit.ActorMailbox, ID: v.ownerMailbox, Name: v.session.User.Email, IP: clientAddr(v.r)}
+		return audit.Actor{Kind: audit.ActorMailbox, ID: v.ownerMailbox, Name: v.session.User.Email, IP: web.ClientAddr(v.r)}
 	}
-	return v.session.Actor(clientAddr(v.r))
+	return v.session.Actor(web.ClientAddr(v.r))
 }
 
 // auditEntry returns an audit log entry about the request.
@@ -72,21 +72,9 @@ func (v *requestContext) beginAudit() (err error) {
 // abortAudit discards the entry if an error means that nothing was done. After other errors the
 // entry stays, as failed.
 func (v *requestContext) abortAudit(err error) {
-	end := v.pendingEntry.Discard
-	if partialForms[v.r.Pattern] || fault.KindOf(err) == fault.Internal {
-		end = v.pendingEntry.Fail
-	}
-	if err := end(v.ctx); err != nil {
+	if err := v.pendingEntry.Abort(v.ctx, err, partialForms[v.r.Pattern]); err != nil {
 		v.d.Log.ErrorContext(v.ctx, "completing an audit log entry failed", "request", v.requestID(), "error", err)
 	}
-}
-
-// auditForCustomer also writes an operator's action on an account to that account's audit log.
-func (v *requestContext) auditForCustomer(did actionResult) error {
-	return v.d.Audit.Write(context.WithoutCancel(v.ctx), audit.Entry{
-		Account: did.Customer, Actor: audit.Actor{Kind: audit.ActorOperator, Name: "operator"},
-		Action: v.r.Pattern, Object: did.Customer.String(), Description: did.Summary,
-	})
 }
 
 // Audit log descriptions of reading mail.

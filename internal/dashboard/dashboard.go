@@ -7,72 +7,30 @@
 package dashboard
 
 import (
-	"context"
-	"crypto/rand"
-	"crypto/tls"
-	"log/slog"
 	"net/http"
-	"net/netip"
-	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/account"
-	"github.com/mailstead/mailstead/internal/audit"
-	"github.com/mailstead/mailstead/internal/clientsetup"
-	"github.com/mailstead/mailstead/internal/domain"
-	"github.com/mailstead/mailstead/internal/event"
-	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/mailio"
-	"github.com/mailstead/mailstead/internal/migration"
-	"github.com/mailstead/mailstead/internal/outbound"
-	"github.com/mailstead/mailstead/internal/queue"
-	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/ratelimit"
-	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/stat"
-	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/user"
-	"github.com/mailstead/mailstead/internal/webhook"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // Dashboard serves the web interface on top of the domain packages.
 type Dashboard struct {
-	Users         *user.Users
-	Audit         *audit.Log
-	Accounts      *account.Accounts
-	Domains       *domain.Domains
-	Mailboxes     *mailbox.Mailboxes
-	Outbox        *outbound.Outbox
-	Folders       *folder.Store
-	Suppressions  *suppression.List
-	Templates     *template.Templates
-	QueueAdmin    *queue.Admin
-	Stats         *stat.Stats
-	Events        *event.Log
-	Webhooks      *webhook.Service
-	MailIO        *mailio.Service
-	Migrations    *migration.Service
-	Inbound       *inbound.Service
-	SandboxOutbox *relay.Sandbox // the sandbox's outbox; nil outside the sandbox
-	Limits        *quota.Limiter
-	ClientSetup   *clientsetup.Service
-	SetupChecker  *clientsetup.Checker
-	ProfileSigner func(context.Context) (*tls.Certificate, error) // certificate that signs profiles; they are not signed if it is nil or returns nil
-	SigningKey    *secret.Key                                     // signs the tokens of browsers and phones
-	Health        func() Health
-	Host          string // host name of the service
-	Postmaster    string // address of the operator
-	// SuspendDomain suspends a domain on behalf of an operator, or lifts the suspension.
-	SuspendDomain   func(ctx context.Context, name string, yes bool) error
-	BaseURL         string // base URL of the pages, without a trailing slash
-	Dev             bool
-	Version         string
-	OpenAPIDocument []byte // the OpenAPI document, from which the reference is built
-	Log             *slog.Logger
+	web.Services
+	Users      *user.Users
+	Inbound    *inbound.Service
+	SigningKey *secret.Key // signs the tokens of browsers and phones
+	Health     func() Health
+	Host       string // host name of the service
+	Postmaster string // address of the operator
+	Dev        bool
+	// OpenAPIDocument is the OpenAPI document, from which the reference is built.
+	OpenAPIDocument []byte
 	Now             func() time.Time
 	CommandTimeout  time.Duration // how long one click works on a queue command; 5 s if 0
 
@@ -124,7 +82,7 @@ func (d *Dashboard) Handler() (http.Handler, error) {
 		http.Redirect(w, req, looks.assetURL("favicon.svg"), http.StatusFound)
 	})
 	r.mux.HandleFunc("/", r.serveNotFound)
-	return d.withSecurityHeaders(d.requireSameOrigin(r.mux)), nil
+	return web.WithRequestID(d.withSecurityHeaders(d.requireSameOrigin(r.mux))), nil
 }
 
 // withSecurityHeaders sets the security headers of every page.
@@ -132,15 +90,12 @@ func (d *Dashboard) withSecurityHeaders(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", csp)
-		h.Set("X-Content-Type-Options", "nosniff")
 		h.Set("Referrer-Policy", "same-origin")
 		if isSecretPath(r) {
 			h.Set("Referrer-Policy", "no-referrer")
 		}
 		h.Set("Cross-Origin-Opener-Policy", "same-origin")
 		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
-		h.Set("Cache-Control", "no-store")
-		h.Set("X-Request-Id", strings.ToLower(rand.Text()))
 		if d.isSecure(r) {
 			h.Set("Strict-Transport-Security", "max-age=31536000")
 		}
@@ -151,12 +106,3 @@ func (d *Dashboard) withSecurityHeaders(next http.Handler) http.Handler {
 // isSecure reports whether the browser's connection is encrypted. Outside the sandbox it always is:
 // the server serves no page without TLS, although a proxy in front may terminate it.
 func (d *Dashboard) isSecure(r *http.Request) bool { return !d.Dev || r.TLS != nil }
-
-// clientAddr returns the remote address of a request.
-func clientAddr(r *http.Request) netip.Addr {
-	from, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	return from.Addr().Unmap()
-}

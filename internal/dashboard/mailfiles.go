@@ -3,7 +3,6 @@
 package dashboard
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -17,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/mailio"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 const (
@@ -179,12 +179,8 @@ func (d *Dashboard) exportMail(v *requestContext) error {
 	if !out.Begun {
 		return err
 	}
-	// A partial export must not look complete.
-	if v.ctx.Err() == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, os.ErrDeadlineExceeded) && !fault.Is(err, fault.Unauthenticated) {
-		d.Log.ErrorContext(v.ctx, "an export broke off", "request", v.requestID(), "error", err)
-	}
-	_ = http.NewResponseController(v.w).Flush() // send all data that was read
-	panic(http.ErrAbortHandler)
+	web.AbortResponse(v.w, v.r, d.Log, err)
+	return nil
 }
 
 // revalidatingStream is an upload or download, which may take hours. It fails when the user is

@@ -4,6 +4,7 @@ package dashboard
 
 import (
 	"cmp"
+	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -124,7 +125,7 @@ func (d *Dashboard) messages(v *requestContext) (page, error) {
 		if !v.setFormErrors(err) {
 			return page{}, err
 		}
-		shown.Status, _ = httpStatus(fault.Invalid)
+		shown.Status = http.StatusUnprocessableEntity
 		data.Further = true
 	}
 	if l != nil {

@@ -8,16 +8,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/summary"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // messageView is the content of a sent or received message.
@@ -133,65 +131,24 @@ func (v *requestContext) downloadRaw(name string, open messageOpener) error {
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // only read
-	return v.download(name+".eml", "message/rfc822", r.All())
+	return web.RawFile(name, r).Serve(v.w, v.r, v.d.Log)
 }
 
-// downloadAttachment responds with the attachment that the path names. Its headers keep browsers
-// from showing it as a page of the service.
+// downloadAttachment responds with the attachment that the path names.
 func (v *requestContext) downloadAttachment(open messageOpener) error {
-	n, err := strconv.Atoi(v.r.PathValue("n"))
-	if err != nil || strconv.Itoa(n) != v.r.PathValue("n") {
-		return notFound()
-	}
 	index, r, err := open()
 	if err != nil {
 		return err
 	}
-	defer r.Close() //nolint:errcheck // only read
-	f, body, ok, err := summary.OpenAttachment(r, index, n)
-	if err == nil && !ok {
+	f, err := web.AttachmentFile(index, r, v.r.PathValue("n"))
+	if err == nil && f == nil {
 		err = notFound()
 	}
 	if err != nil {
 		return err
 	}
-	name := f.Filename
-	if name == "" {
-		name = fmt.Sprintf("attachment-%d", n)
-	}
-	return v.download(name, "application/octet-stream", body)
-}
-
-// downloadWriteTimeout limits how long the client may take to read 32 KiB of a file.
-const downloadWriteTimeout = time.Minute
-
-// download streams a file. If reading fails, it cuts the connection, so that a partial file doesn't
-// look complete.
-func (v *requestContext) download(name, media string, body io.Reader) error {
-	chunk := make([]byte, 32<<10)
-	n, err := io.ReadFull(body, chunk)
-	last := err == io.EOF || err == io.ErrUnexpectedEOF
-	if err != nil && !last {
-		return err
-	}
-	h := v.w.Header()
-	h.Set("Content-Type", media)
-	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
-	h.Set("Content-Disposition", mime.FormatMediaType("attachment", map[string]string{"filename": name}))
-	control := http.NewResponseController(v.w)
-	for {
-		_ = control.SetWriteDeadline(time.Now().Add(downloadWriteTimeout)) // the server has its own limit, too
-		if _, err := v.w.Write(chunk[:n]); err != nil || last {
-			return nil //nolint:nilerr // whoever has gone needs no answer
-		}
-		n, err = io.ReadFull(body, chunk)
-		last = err == io.EOF || err == io.ErrUnexpectedEOF
-		if err != nil && !last {
-			v.d.Log.ErrorContext(v.ctx, "a file broke off", "request", v.requestID(), "path", v.r.URL.Path, "error", err)
-			panic(http.ErrAbortHandler)
-		}
-	}
+	f.Media = "application/octet-stream"
+	return f.Serve(v.w, v.r, v.d.Log)
 }
 
 // metadataItem is a member of a JSON object, formatted for display.

@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/user"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // ownerSessionLifetime is how long a mailbox owner stays signed in. A new password, like any other
@@ -90,7 +91,7 @@ func (d *Dashboard) ownerSignInForm(v *requestContext) (page, error) {
 
 func (d *Dashboard) ownerSignIn(v *requestContext) (actionResult, error) {
 	v.signedIn = false
-	m, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, v.formText("address"), v.form.Get("password"), clientAddr(v.r))
+	m, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, v.formText("address"), v.form.Get("password"), web.ClientAddr(v.r))
 	if err != nil {
 		return actionResult{}, err
 	}
@@ -149,7 +150,7 @@ func (d *Dashboard) changeOwnerPassword(v *requestContext) (actionResult, error)
 	if err != nil {
 		return actionResult{}, err
 	}
-	same, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, m.Address, v.form.Get("current"), clientAddr(v.r))
+	same, err := d.Mailboxes.Authenticate(v.ctx, mailbox.Web, m.Address, v.form.Get("current"), web.ClientAddr(v.r))
 	if fault.Is(err, fault.Unauthenticated) || err == nil && same.ID != m.ID {
 		var bad fault.FieldErrors
 		bad.Add("current", "wrong", "This is not your present password.")

@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // requestContext is a request with its session and form.
@@ -41,7 +42,7 @@ type requestContext struct {
 	formError   string            // error of the whole form
 }
 
-func (v *requestContext) requestID() string { return v.w.Header().Get("X-Request-Id") }
+func (v *requestContext) requestID() string { return web.RequestID(v.ctx) }
 
 // isScript reports whether a script of the pages makes the request, for a part of a page.
 func (v *requestContext) isScript() bool { return v.r.Header.Get("HX-Request") != "" }
@@ -116,9 +117,9 @@ func (v *requestContext) redisplayForm(err error, form view) error {
 		return viewErr
 	}
 	if !p.Part { // scripts insert only successful responses
-		p.Status, _ = httpStatus(fault.KindOf(err))
+		p.Status = web.Status(fault.KindOf(err))
 	}
-	v.setRetryAfter(err)
+	web.SetRetryAfter(v.w, err)
 	return v.showPage(p)
 }
 
@@ -163,7 +164,7 @@ func (v *requestContext) finish(did actionResult) error {
 		}
 	}
 	if did.Customer != 0 {
-		if err := v.auditForCustomer(did); err != nil {
+		if err := v.d.Audit.WriteForCustomer(v.ctx, did.Customer, v.r.Pattern, did.Summary); err != nil {
 			return err
 		}
 	}

@@ -5,12 +5,8 @@ package dashboard
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"math"
 	"net/http"
 	"path"
-	"runtime/debug"
-	"strconv"
 	"strings"
 	"time"
 
@@ -18,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // page is the result of a view.
@@ -186,7 +183,7 @@ func (r *router) serve(w http.ResponseWriter, req *http.Request, need permission
 		return
 	}
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(publicReadTimeout)) // the server has its own limit, too
-	leave, ok := r.d.publicLimiter.Acquire(clientAddr(req))
+	leave, ok := r.d.publicLimiter.Acquire(web.ClientAddr(req))
 	if !ok { // an error page would use more memory
 		w.Header().Set("Retry-After", "1")
 		http.Error(w, "Too many requests at the same time. Try again in a moment.", http.StatusTooManyRequests)
@@ -204,15 +201,14 @@ func (r *router) serve(w http.ResponseWriter, req *http.Request, need permission
 func (r *router) serveLimited(most int64, w http.ResponseWriter, req *http.Request, need permission, f func(*requestContext) error) {
 	req.Body = http.MaxBytesReader(w, req.Body, most)
 	v := &requestContext{d: r.d, w: w, r: req, ctx: req.Context()}
-	defer func() {
-		if x := recover(); x != nil {
-			if x == http.ErrAbortHandler { //nolint:errorlint // a sentinel value
-				panic(x)
-			}
-			r.d.Log.ErrorContext(v.ctx, "panic", "request", v.requestID(), slog.Any("value", x), "stack", string(debug.Stack()))
-			v.showError(errors.New("panic"))
-		}
-	}()
+	web.Recover(r.d.Log, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		v.w = w
+		v.serve(need, f)
+	}), func(http.ResponseWriter, *http.Request) { v.showError(errors.New("panic")) }).ServeHTTP(w, req)
+}
+
+// serve authorizes the request, and shows an error.
+func (v *requestContext) serve(need permission, f func(*requestContext) error) {
 	err := v.authorize(need)
 	if errors.Is(err, errSignInRequired) {
 		v.redirectToSignIn()
@@ -326,19 +322,11 @@ func (v *requestContext) showError(err error) {
 		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "page", v.r.Pattern, "error", err)
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. It was logged as request %s.", v.requestID())
 	}
-	status, title := httpStatus(f.Kind)
-	v.setRetryAfter(f)
+	status, title := web.Status(f.Kind), statusTitle(f.Kind)
+	web.SetRetryAfter(v.w, f)
 	if err := v.showPage(page{Template: "error", Title: title, Status: status, Data: v.newErrorPage(f)}); err != nil {
 		v.d.Log.ErrorContext(v.ctx, "a page failed", "request", v.requestID(), "page", v.r.Pattern, "error", err)
 		http.Error(v.w, title, status)
-	}
-}
-
-// setRetryAfter sets the Retry-After header.
-func (v *requestContext) setRetryAfter(err error) {
-	var f *fault.Error
-	if errors.As(err, &f) && f.RetryAfter > 0 {
-		v.w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(f.RetryAfter.Seconds()))))
 	}
 }
 
@@ -364,27 +352,27 @@ func (v *requestContext) newErrorPage(f *fault.Error) errorPage {
 	return s
 }
 
-// httpStatus returns the HTTP status of a kind of fault.
-func httpStatus(k fault.Kind) (code int, title string) {
+// statusTitle returns the title of an error page.
+func statusTitle(k fault.Kind) string {
 	switch k {
 	case fault.Invalid:
-		return http.StatusUnprocessableEntity, "That needs correcting"
+		return "That needs correcting"
 	case fault.Denied:
-		return http.StatusForbidden, "Not allowed"
+		return "Not allowed"
 	case fault.Unauthenticated:
-		return http.StatusUnauthorized, "Please sign in"
+		return "Please sign in"
 	case fault.NotFound:
-		return http.StatusNotFound, "Not found"
+		return "Not found"
 	case fault.Conflict:
-		return http.StatusConflict, "That is not possible now"
+		return "That is not possible now"
 	case fault.TooLarge:
-		return http.StatusRequestEntityTooLarge, "Too large"
+		return "Too large"
 	case fault.RateLimited:
-		return http.StatusTooManyRequests, "Too many tries"
+		return "Too many tries"
 	case fault.OverQuota:
-		return http.StatusInsufficientStorage, "No room"
+		return "No room"
 	case fault.Unavailable:
-		return http.StatusServiceUnavailable, "Not available at the moment"
+		return "Not available at the moment"
 	}
-	return http.StatusInternalServerError, "Something went wrong"
+	return "Something went wrong"
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/user"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 const sessionLifetime = 30 * 24 * time.Hour
@@ -21,7 +22,7 @@ const maxAuthPerNetwork = 10
 // limitAuth wraps an action that checks a password or a code.
 func (d *Dashboard) limitAuth(f action) action {
 	return func(v *requestContext) (actionResult, error) {
-		release, ok := d.authLimiter.Acquire(clientAddr(v.r))
+		release, ok := d.authLimiter.Acquire(web.ClientAddr(v.r))
 		if !ok {
 			return actionResult{}, fault.New(fault.RateLimited, "too_many_tries", "Too many tries at the same time. Try again in a moment.")
 		}
@@ -47,7 +48,7 @@ func (d *Dashboard) signInForm(v *requestContext) (page, error) {
 }
 
 func (d *Dashboard) signIn(v *requestContext) (actionResult, error) {
-	in, token, err := d.Users.SignIn(v.ctx, v.formText("email"), v.form.Get("password"), clientAddr(v.r), v.r.UserAgent())
+	in, token, err := d.Users.SignIn(v.ctx, v.formText("email"), v.form.Get("password"), web.ClientAddr(v.r), v.r.UserAgent())
 	if err != nil {
 		return actionResult{}, err
 	}
@@ -88,10 +89,10 @@ func (d *Dashboard) checkSignInCode(v *requestContext) (actionResult, error) {
 	case !v.session.NeedsSecondFactor:
 		return actionResult{RedirectTo: v.signInURL()}, nil
 	}
-	v.session.RemoteAddr = clientAddr(v.r)
+	v.session.RemoteAddr = web.ClientAddr(v.r)
 	err := d.Users.VerifySecondFactor(v.ctx, v.session, v.formText("code"))
 	if fault.Is(err, fault.RateLimited) {
-		go d.warnOfWrongCodes(context.WithoutCancel(v.ctx), v.session, clientAddr(v.r)) // the response does not wait for the mail
+		go d.warnOfWrongCodes(context.WithoutCancel(v.ctx), v.session, web.ClientAddr(v.r)) // the response does not wait for the mail
 	}
 	if err != nil {
 		return actionResult{}, err

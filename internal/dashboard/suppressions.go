@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // maxImportBytes limits the file of an import, in bytes.
@@ -211,11 +212,8 @@ func csvUploadError(err error) error {
 func (d *Dashboard) exportSuppressions(v *requestContext) error {
 	out := &suppression.CSVResponse{ResponseWriter: v.w}
 	err := d.Suppressions.Export(v.ctx, v.session.Account, out)
-	if err != nil && out.Started { // a partial list must not look complete
-		if v.ctx.Err() == nil {
-			v.d.Log.ErrorContext(v.ctx, "an export broke off", "request", v.requestID(), "error", err)
-		}
-		panic(http.ErrAbortHandler)
+	if err != nil && out.Started {
+		web.AbortResponse(v.w, v.r, d.Log, err)
 	}
 	return err
 }

@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
@@ -16,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/summary"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // threadPageSize is the number of messages on a thread's page, which shows the beginning of each.
@@ -32,13 +31,12 @@ type threadMessage struct {
 	Lost              bool // whether its data can't be read
 	At                time.Time
 	open              messageOpener
-	mailbox           db.ID
 }
 
 // thread shows a thread, oldest message first.
 func (d *Dashboard) thread(v *requestContext) (page, error) {
 	name := v.r.PathValue("id")
-	if name == "" || utf8.RuneCountInString(name) > 255 || strings.ContainsFunc(name, func(c rune) bool { return !unicode.IsPrint(c) || c == utf8.RuneError }) {
+	if !web.ValidThreadID(name) {
 		return page{}, notFound()
 	}
 	after := v.listPage().After
@@ -70,32 +68,18 @@ func (d *Dashboard) thread(v *requestContext) (page, error) {
 // readThread reads a page of sent and received messages of a thread, in one order. next is where
 // the thread continues, or 0 at its end.
 func (d *Dashboard) readThread(v *requestContext, name string, after db.ID) (all []threadMessage, next db.ID, err error) {
-	sent, err := d.Outbox.InThread(v.ctx, v.session.Account, 0, name, after, threadPageSize+1)
+	page, more, err := d.ThreadPage(v.ctx, v.session.Account, 0, name, after, threadPageSize)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, m := range sent {
-		var to []string
-		for _, r := range m.Deliveries {
-			to = append(to, r.Recipient)
-		}
-		all = append(all, threadMessage{ID: m.ID, Path: "/messages/" + m.ID.String(), Out: true, From: m.From, To: strings.Join(to, ", "), Subject: m.Subject,
-			State: string(m.Status), At: m.CreatedAt, open: func() (*message.Index, *blob.Reader, error) {
-				return d.Outbox.OpenParts(v.ctx, v.session.Account, m.ID)
-			}})
+	if more {
+		next = page[len(page)-1].ID
 	}
-	arrived, err := d.Folders.ThreadMessages(v.ctx, v.session.Account, 0, name, after, threadPageSize+1)
-	if err != nil {
+	if page, err = d.DropDeletedMailboxes(v.ctx, v.session.Account, page); err != nil {
 		return nil, 0, err
 	}
-	for _, m := range arrived {
-		all = append(all, threadMessage{ID: m.ID, Path: "/received/" + m.Mailbox.String() + "/" + m.ID.String(), From: m.From, To: strings.Join(m.To, ", "), Subject: m.Subject,
-			At: m.ID.Time(), mailbox: m.Mailbox, open: func() (*message.Index, *blob.Reader, error) { return d.Folders.OpenParts(v.ctx, m.ID) }})
-	}
-	slices.SortFunc(all, func(a, b threadMessage) int { return cmp.Compare(a.ID, b.ID) })
-	if len(all) > threadPageSize {
-		all = all[:threadPageSize]
-		next = all[threadPageSize-1].ID
+	for _, m := range page {
+		all = append(all, d.newThreadMessage(v, m))
 	}
 	for i := range all {
 		if err := d.readBeginning(v, &all[i]); err != nil {
@@ -105,18 +89,24 @@ func (d *Dashboard) readThread(v *requestContext, name string, after db.ID) (all
 	return slices.DeleteFunc(all, func(t threadMessage) bool { return t.Path == "" }), next, nil
 }
 
-// readBeginning reads the beginning of a message. It clears the path if the message or its mailbox
-// was deleted.
-func (d *Dashboard) readBeginning(v *requestContext, t *threadMessage) error {
-	if t.mailbox != 0 {
-		if _, err := d.Mailboxes.Get(v.ctx, v.session.Account, t.mailbox); err != nil {
-			t.Path = ""
-			if fault.Is(err, fault.NotFound) {
-				err = nil
-			}
-			return err
-		}
+func (d *Dashboard) newThreadMessage(v *requestContext, m web.ThreadMessage) threadMessage {
+	if in := m.Received; in != nil {
+		return threadMessage{ID: in.ID, Path: "/received/" + in.Mailbox.String() + "/" + in.ID.String(), From: in.From, To: strings.Join(in.To, ", "), Subject: in.Subject,
+			At: in.ID.Time(), open: func() (*message.Index, *blob.Reader, error) { return d.Folders.OpenParts(v.ctx, in.ID) }}
 	}
+	out := m.Sent
+	var to []string
+	for _, r := range out.Deliveries {
+		to = append(to, r.Recipient)
+	}
+	return threadMessage{ID: out.ID, Path: "/messages/" + out.ID.String(), Out: true, From: out.From, To: strings.Join(to, ", "), Subject: out.Subject, State: string(out.Status), At: out.CreatedAt,
+		open: func() (*message.Index, *blob.Reader, error) {
+			return d.Outbox.OpenParts(v.ctx, v.session.Account, out.ID)
+		}}
+}
+
+// readBeginning reads the beginning of a message. It clears the path if the message was expunged.
+func (d *Dashboard) readBeginning(v *requestContext, t *threadMessage) error {
 	index, r, err := t.open()
 	if fault.Is(err, fault.NotFound) {
 		t.Path = "" // expunged in the meantime

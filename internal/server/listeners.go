@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/smtpd"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
 // listeners holds the listening sockets. They are opened before anything else is started, so that
@@ -71,6 +72,10 @@ func (s *Server) clientSetup() *clientsetup.Service {
 	}
 	return &clientsetup.Service{
 		Host: host, IMAPS: s.port("imaps"), IMAP: s.port("imap"), Submissions: s.port("submissions"), Submission: s.port("submission"), BaseURL: s.baseURL(),
+		Signer: func(ctx context.Context) (*tls.Certificate, error) {
+			return s.certs.SigningCertificate(ctx, s.Config.Host)
+		},
+		Log: s.Log,
 	}
 }
 
@@ -110,13 +115,12 @@ func (s *Server) openServers(context.Context) error {
 		Sessions: s.imapSessions, Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.Learn,
 	})
 	listener := &api.API{
-		Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events, IdempotencyKeys: s.Keys,
-		Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator, Exempt: s.isExempt,
-		ClientSetup: s.clientSetup(), SuspendDomain: s.suspendDomain,
-		ProfileSigner: func(ctx context.Context) (*tls.Certificate, error) {
-			return s.certs.SigningCertificate(ctx, s.Config.Host)
+		Services: web.Services{
+			Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events,
+			Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator,
+			ClientSetup: s.clientSetup(), SuspendDomain: s.suspendDomain, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log,
 		},
-		Inbound: s.Inbound, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log, SpoolDir: s.Config.Data,
+		IdempotencyKeys: s.Keys, Inbound: s.Inbound, Exempt: s.isExempt, SpoolDir: s.Config.Data,
 	}
 	handler, err := s.httpHandler(listener)
 	if err != nil {

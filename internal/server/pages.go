@@ -32,10 +32,8 @@ func (s *Server) httpHandler(listener *api.API) (http.Handler, error) {
 	}
 	calls := listener.Handler()
 	s.Dashboard = &dashboard.Dashboard{
-		Users: s.Users, Audit: s.Audit, Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Outbox: s.Outbox, Folders: s.Folders, Suppressions: s.Suppressions,
-		Templates: s.Templates, QueueAdmin: s.Operator, Stats: s.Stats, Events: s.Events, Webhooks: s.Webhooks, Inbound: s.Inbound, SandboxOutbox: s.capture,
-		Migrations: s.Migrations, MailIO: s.Transfers, Limits: s.Limits, ClientSetup: listener.ClientSetup, SetupChecker: listener.SetupChecker, ProfileSigner: listener.ProfileSigner, SigningKey: s.key,
-		SuspendDomain: s.suspendDomain, Health: s.health, Host: s.Config.Host, Postmaster: s.Config.Postmaster, BaseURL: s.baseURL(), Dev: s.Config.Dev, Version: Version, Log: s.Log, Now: time.Now,
+		Services: listener.Services, Users: s.Users, Inbound: s.Inbound, SigningKey: s.key,
+		Health: s.health, Host: s.Config.Host, Postmaster: s.Config.Postmaster, Dev: s.Config.Dev, Now: time.Now,
 		OpenAPIDocument: listener.Document(),
 	}
 	pages, err := s.Dashboard.Handler()

@@ -1,65 +1,79 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package api
+package web
 
 import (
-	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"mime"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// fileResponse is a streamed response, such as a message of unknown origin. The caller calls Close.
-type fileResponse struct {
-	name  string
-	media string
-	size  int64 // -1 if unknown
-	body  io.Reader
+// File is a streamed response, such as a message of unknown origin. The caller calls Close.
+type File struct {
+	Name  string
+	Media string
+	Size  int64 // -1 if unknown
+	Body  io.Reader
 	io.Closer
 }
 
-// handleFile registers an operation that responds with a file.
-func handleFile[I any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (*fileResponse, error)) {
-	describe[I, []byte](r.doc, o)
-	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
-		var in I
-		if err := bind(req, &in); err != nil {
-			return err
-		}
-		out, err := f(req.Context(), p, &in)
-		if err != nil {
-			return err
-		}
-		defer out.Close() //nolint:errcheck // only read
-		return r.api.writeFile(w, req, out)
-	})
+// RawFile returns a whole message as a file.
+func RawFile(id string, r *blob.Reader) *File {
+	return &File{Name: id + ".eml", Media: "message/rfc822", Size: r.Size(), Body: r.All(), Closer: r}
 }
 
-// writeFile writes a file. If reading fails, it cuts the connection, so that a partial file doesn't
-// look complete.
-func (a *API) writeFile(w http.ResponseWriter, r *http.Request, f *fileResponse) error {
+// AttachmentFile returns the attachment n of a message, with a media type that is safe in browsers.
+// It returns nil if the message has no such attachment. It closes r, unless it returns a file.
+func AttachmentFile(index *message.Index, r *blob.Reader, n string) (*File, error) {
+	number, err := strconv.Atoi(n)
+	if err == nil && strconv.Itoa(number) == n {
+		f, body, ok, err := summary.OpenAttachment(r, index, number)
+		if err != nil {
+			_ = r.Close() // only read
+			return nil, err
+		}
+		if ok {
+			name := f.Filename
+			if name == "" {
+				name = fmt.Sprintf("attachment-%d", number)
+			}
+			return &File{Name: name, Media: safeContentType(f.ContentType), Size: -1, Body: body, Closer: r}, nil
+		}
+	}
+	_ = r.Close() // only read
+	return nil, nil
+}
+
+// Serve writes and closes the file. If reading fails, it cuts the connection, so that a partial
+// file doesn't look complete.
+func (f *File) Serve(w http.ResponseWriter, r *http.Request, log *slog.Logger) error {
+	defer f.Close() //nolint:errcheck // only read
 	to := &fileWriter{w: w, file: f}
-	body := f.body
+	body := f.Body
 	if r.Method == http.MethodHead {
 		body = io.LimitReader(body, 4<<10) // enough to see that the file is readable; net/http buffers it
 	}
 	_, err := io.CopyBuffer(to, struct{ io.Reader }{body}, make([]byte, 32<<10))
-	if err == nil {
+	switch {
+	case err == nil:
 		to.writeHeader()
 		return nil
-	}
-	if !to.started {
+	case !to.started:
 		return err
+	case to.writeErr != nil: // the client has gone
+		panic(http.ErrAbortHandler)
 	}
-	if r.Context().Err() == nil && to.writeErr == nil {
-		a.Log.ErrorContext(r.Context(), "a file broke off", "request", requestID(r.Context()), "error", err)
-	}
-	panic(http.ErrAbortHandler)
+	AbortResponse(w, r, log, err)
+	return nil
 }
 
 // fileWriteTimeout limits how long the client may take to read 32 KiB of a file.
@@ -69,7 +83,7 @@ const fileWriteTimeout = time.Minute
 // problem. It extends the deadline while the client keeps reading.
 type fileWriter struct {
 	w        http.ResponseWriter
-	file     *fileResponse
+	file     *File
 	started  bool
 	writeErr error // error of a write
 }
@@ -82,12 +96,12 @@ func (f *fileWriter) writeHeader() {
 	}
 	f.started = true
 	h := f.w.Header()
-	h.Set("Content-Type", f.file.media)
-	h.Set("Content-Disposition", contentDisposition(f.file.name))
+	h.Set("Content-Type", f.file.Media)
+	h.Set("Content-Disposition", contentDisposition(f.file.Name))
 	h.Set("Content-Security-Policy", "default-src 'none'; sandbox")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
-	if f.file.size >= 0 {
-		h.Set("Content-Length", strconv.FormatInt(f.file.size, 10))
+	if f.file.Size >= 0 {
+		h.Set("Content-Length", strconv.FormatInt(f.file.Size, 10))
 	}
 	f.w.WriteHeader(http.StatusOK)
 }
