@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -61,11 +59,8 @@ func (i batchItem) MarshalJSON() ([]byte, error) {
 	return encodeJSON(i.accepted)
 }
 
-// Schema implements huma.SchemaProvider.
-func (batchItem) Schema(r huma.Registry) *huma.Schema {
-	return &huma.Schema{OneOf: []*huma.Schema{
-		r.Schema(reflect.TypeFor[acceptedMessageResponse](), true, ""), r.Schema(reflect.TypeFor[rejectedMessageResponse](), true, ""),
-	}}
+func (batchItem) schema(all *schemas) *schema {
+	return &schema{OneOf: []*schema{all.ref(reflect.TypeFor[acceptedMessageResponse]()), all.ref(reflect.TypeFor[rejectedMessageResponse]())}}
 }
 
 func newBatchResponse(results []outbound.Result) batchResponse {

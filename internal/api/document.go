@@ -9,18 +9,13 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
-
-	"github.com/danielgtaylor/huma/v2"
-
-	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/queue"
 )
 
 // document is the OpenAPI document, built from the same types that decode requests and encode
 // responses.
 type document struct {
-	*huma.OpenAPI
-	schemas huma.Registry
+	openAPI
+	schemas *schemas
 }
 
 const apiDescription = `Mailboxes and sending for your own domains.
@@ -35,7 +30,7 @@ Errors are problems (RFC 9457) whose ` + "`code`" + ` is stable. A request that 
 Limits are told in ` + "`RateLimit-Policy` and `RateLimit`" + ` (draft-ietf-httpapi-ratelimit-headers): requests a second with every answer, messages an hour and a day and recipients a day with the answers to sends. What is too much is answered with status 429 and ` + "`Retry-After`" + `, and did nothing. Hours and days are those of UTC.`
 
 // tags are the resources, in the order of the API reference.
-var tags = [...]huma.Tag{
+var tags = [...]tag{
 	{Name: "Domains", Description: "Names that you own, and the DNS records that each needs."},
 	{Name: "Mailboxes", Description: "Addresses with a password, for mail programs."},
 	{Name: "Aliases", Description: "Addresses whose mail goes to others."},
@@ -55,43 +50,31 @@ var tags = [...]huma.Tag{
 }
 
 func newDocument(version string) *document {
-	schemas := huma.NewMapRegistry("#/components/schemas/", func(t reflect.Type, hint string) string {
-		name := huma.DefaultSchemaNamer(t, hint)
-		of, list := strings.CutPrefix(name, "ListResponse")
-		if of = strings.ReplaceAll(of, "Response", ""); list {
-			return of + "List"
-		}
-		return of
-	})
-	schemas.RegisterTypeAlias(reflect.TypeFor[db.ID](), reflect.TypeFor[uuidSchema]())
-	schemas.RegisterTypeAlias(reflect.TypeFor[queue.State](), reflect.TypeFor[stateSchema]())
-	schemas.RegisterTypeAlias(reflect.TypeFor[json.RawMessage](), reflect.TypeFor[jsonObject]())
-	d := &document{schemas: schemas, OpenAPI: &huma.OpenAPI{
+	d := &document{schemas: newSchemas()}
+	d.openAPI = openAPI{
 		OpenAPI: "3.1.0",
-		Info:    &huma.Info{Title: "Mailstead", Version: version, Description: apiDescription},
-		Servers: []*huma.Server{{URL: "/", Description: "The service that this document comes from."}},
-		Components: &huma.Components{
-			Schemas:   schemas,
-			Responses: map[string]*huma.Response{},
+		Info:    map[string]string{"title": "Mailstead", "version": version, "description": apiDescription},
+		Servers: []map[string]string{{"url": "/", "description": "The service that this document comes from."}},
+		Tags:    tags[:],
+		Paths:   map[string]map[string]*operationObject{},
+		Components: components{
+			Schemas:   d.schemas.byName,
+			Responses: map[string]*responseObject{},
 			Headers:   rateLimitHeaders(),
-			SecuritySchemes: map[string]*huma.SecurityScheme{
-				"key": {Type: "http", Scheme: "bearer", Description: "An API key: ms_ and 52 letters and digits."},
+			SecuritySchemes: map[string]map[string]string{
+				"key": {"type": "http", "scheme": "bearer", "description": "An API key: ms_ and 52 letters and digits."},
 			},
 		},
 		Security: []map[string][]string{{"key": {}}},
-	}}
-	for _, t := range tags {
-		d.Tags = append(d.Tags, &t)
 	}
-	problems := huma.SchemaFromType(schemas, reflect.TypeFor[problem]())
-	schemas.Map()["Problem"] = problems
+	problems := d.schemas.ref(reflect.TypeFor[problem]())
 	for status, p := range problemExamples {
 		name, what := "Problem", "Any other error."
 		if status != 0 {
 			name, what = "Problem"+strconv.Itoa(status), http.StatusText(status)+": "+p.Detail
 		}
-		d.Components.Responses[name] = &huma.Response{Description: what, Content: map[string]*huma.MediaType{
-			"application/problem+json": {Schema: &huma.Schema{Ref: "#/components/schemas/Problem"}, Example: p},
+		d.Components.Responses[name] = &responseObject{Description: what, Content: map[string]*mediaType{
+			"application/problem+json": {Schema: problems, Example: p},
 		}}
 		if status == http.StatusTooManyRequests {
 			d.Components.Responses[name].Headers = headerRefs(rateLimitPolicyHeader, rateLimitHeader, "Retry-After")
@@ -125,9 +108,9 @@ var problemExamples = func() map[int]*problem {
 
 // describe adds an operation: its parameters and body from the tags of I, its response from O.
 func describe[I, O any](d *document, o operation) {
-	op := &huma.Operation{
-		Method: o.method, Path: "/api/v1" + strings.ReplaceAll(o.path, "...}", "}"), OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},
-		Description: o.description + "\n\nNeeds the scope `" + o.scope + "`.", Responses: map[string]*huma.Response{},
+	op := &operationObject{
+		OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},
+		Description: o.description + "\n\nNeeds the scope `" + o.scope + "`.", Responses: map[string]*responseObject{},
 	}
 	problems := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError}
 	in := reflect.TypeFor[I]()
@@ -136,21 +119,21 @@ func describe[I, O any](d *document, o operation) {
 		problems = append(problems, http.StatusNotFound)
 	}
 	if body, ok := in.FieldByName("Body"); ok {
-		op.RequestBody = &huma.RequestBody{
+		op.RequestBody = &requestBody{
 			Required:    body.Type.Kind() != reflect.Pointer,
 			Description: "A JSON object.",
-			Content:     map[string]*huma.MediaType{"application/json": {Schema: d.schemas.Schema(body.Type, true, "")}},
+			Content:     map[string]*mediaType{"application/json": {Schema: d.schemas.of(body.Type)}},
 		}
 		problems = append(problems, http.StatusBadRequest, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	if o.requestMedia != "" {
-		op.RequestBody = &huma.RequestBody{
+		op.RequestBody = &requestBody{
 			Required:    true,
 			Description: "A file.",
-			Content:     map[string]*huma.MediaType{},
+			Content:     map[string]*mediaType{},
 		}
 		for media := range strings.SplitSeq(o.requestMedia, ", ") {
-			op.RequestBody.Content[media] = &huma.MediaType{Schema: &huma.Schema{Type: "string"}}
+			op.RequestBody.Content[media] = &mediaType{Schema: &schema{Type: "string"}}
 		}
 		problems = append(problems, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
@@ -159,29 +142,33 @@ func describe[I, O any](d *document, o operation) {
 		problems = append(problems, http.StatusConflict)
 	}
 	for _, status := range problems {
-		op.Responses[strconv.Itoa(status)] = &huma.Response{Ref: fmt.Sprintf("#/components/responses/Problem%d", status)}
+		op.Responses[strconv.Itoa(status)] = &responseObject{Ref: fmt.Sprintf("#/components/responses/Problem%d", status)}
 	}
-	op.Responses["default"] = &huma.Response{Ref: "#/components/responses/Problem"}
+	op.Responses["default"] = &responseObject{Ref: "#/components/responses/Problem"}
 	op.Responses[strconv.Itoa(o.successStatus())] = d.successResponse(o, reflect.TypeFor[O]())
-	d.AddOperation(op)
+	path := "/api/v1" + strings.ReplaceAll(o.path, "...}", "}")
+	if d.Paths[path] == nil {
+		d.Paths[path] = map[string]*operationObject{}
+	}
+	d.Paths[path][strings.ToLower(o.method)] = op
 }
 
-func (d *document) successResponse(o operation, out reflect.Type) *huma.Response {
-	r := &huma.Response{Description: http.StatusText(o.successStatus()), Headers: headerRefs(rateLimitPolicyHeader, rateLimitHeader)}
+func (d *document) successResponse(o operation, out reflect.Type) *responseObject {
+	r := &responseObject{Description: http.StatusText(o.successStatus()), Headers: headerRefs(rateLimitPolicyHeader, rateLimitHeader)}
 	switch {
 	case out == reflect.TypeFor[emptyResponse]():
 	case o.responseMedia != "":
-		r.Content = map[string]*huma.MediaType{}
+		r.Content = map[string]*mediaType{}
 		for media := range strings.SplitSeq(o.responseMedia, ", ") {
-			r.Content[strings.Split(media, ";")[0]] = &huma.MediaType{Schema: &huma.Schema{Type: "string"}}
+			r.Content[strings.Split(media, ";")[0]] = &mediaType{Schema: &schema{Type: "string"}}
 		}
 	default:
-		r.Content = map[string]*huma.MediaType{"application/json": {Schema: d.schemas.Schema(out, true, "")}}
+		r.Content = map[string]*mediaType{"application/json": {Schema: d.schemas.of(out)}}
 	}
 	return r
 }
 
-func (d *document) addParameters(op *huma.Operation, in reflect.Type) {
+func (d *document) addParameters(op *operationObject, in reflect.Type) {
 	for i := range in.NumField() {
 		f := in.Field(i)
 		if f.Anonymous {
@@ -193,8 +180,8 @@ func (d *document) addParameters(op *huma.Operation, in reflect.Type) {
 			if name == "" {
 				continue
 			}
-			schema := huma.SchemaFromField(d.schemas, f, "")
-			p := &huma.Param{Name: name, In: place, Required: place == "path" || f.Tag.Get("required") == "true", Description: schema.Description, Schema: schema}
+			schema := d.schemas.ofField(f)
+			p := &parameter{Name: name, In: place, Required: place == "path" || f.Tag.Get("required") == "true", Description: schema.Description, Schema: schema}
 			if f.Type.Kind() == reflect.Map {
 				p.Style, p.Explode = "deepObject", new(true)
 			}
@@ -206,15 +193,10 @@ func (d *document) addParameters(op *huma.Operation, in reflect.Type) {
 	}
 }
 
-// marshal returns the document as JSON. Request schemas reject unknown members; responses may get
-// more members later.
+// marshal returns the document as JSON.
 func (d *document) marshal() []byte {
-	for name, schema := range d.schemas.Map() {
-		if !strings.HasSuffix(name, "Request") {
-			schema.AdditionalProperties = nil
-		}
-	}
-	text, err := json.MarshalIndent(d.OpenAPI, "", " ")
+	d.schemas.openMembers()
+	text, err := json.MarshalIndent(d.openAPI, "", " ")
 	if err != nil {
 		panic(fmt.Sprintf("the OpenAPI document can't be written: %v", err))
 	}
@@ -261,24 +243,6 @@ func tagOf(path string) string {
 	}
 }
 
-// uuidSchema, stateSchema, jsonValue and object define their own schemas.
-type uuidSchema struct{}
-
-// Schema implements huma.SchemaProvider.
-func (uuidSchema) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: "string", Format: "uuid", Examples: []any{"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"}}
-}
-
-type stateSchema struct{}
-
-// Schema implements huma.SchemaProvider.
-func (stateSchema) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: "string", Enum: []any{
-		string(queue.Scheduled), string(queue.Queued), string(queue.Sending), string(queue.Deferred), string(queue.Delivered),
-		string(queue.Bounced), string(queue.Complained), string(queue.Suppressed), string(queue.Failed), string(queue.Cancelled),
-	}}
-}
-
 // jsonValue is a JSON value, unchanged from the input.
 type jsonValue json.RawMessage
 
@@ -292,8 +256,7 @@ func (v jsonValue) MarshalJSON() ([]byte, error) {
 	return v, nil
 }
 
-// Schema implements huma.SchemaProvider.
-func (jsonValue) Schema(huma.Registry) *huma.Schema { return &huma.Schema{} }
+func (jsonValue) schema(*schemas) *schema { return &schema{} }
 
 // jsonObject is a JSON object, unchanged from the input.
 type jsonObject json.RawMessage
@@ -308,7 +271,6 @@ func (o jsonObject) MarshalJSON() ([]byte, error) {
 	return o, nil
 }
 
-// Schema implements huma.SchemaProvider.
-func (jsonObject) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: "object", AdditionalProperties: true}
+func (jsonObject) schema(*schemas) *schema {
+	return &schema{Type: "object", AdditionalProperties: true}
 }

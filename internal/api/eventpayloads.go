@@ -8,8 +8,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/inbound"
@@ -40,7 +38,7 @@ func eventPayloads() []eventPayload {
 }
 
 // relaxRequired makes the members optional that a reader without the scope mail.read does not get.
-func relaxRequired(s *huma.Schema, kind string) {
+func relaxRequired(s *schema, kind string) {
 	var example event.Event
 	var left map[string]any
 	if json.Unmarshal(webhook.Example(kind), &example) != nil {
@@ -57,30 +55,29 @@ func relaxRequired(s *huma.Schema, kind string) {
 
 // addWebhooks describes the webhook payloads.
 func (d *document) addWebhooks() {
-	d.Webhooks = map[string]*huma.PathItem{}
-	header := func(name, what string) *huma.Param {
-		return &huma.Param{Name: name, In: "header", Required: true, Description: what, Schema: &huma.Schema{Type: "string"}}
+	d.Webhooks = map[string]map[string]*operationObject{}
+	header := func(name, what string) *parameter {
+		return &parameter{Name: name, In: "header", Required: true, Description: what, Schema: &schema{Type: "string"}}
 	}
 	for _, p := range eventPayloads() {
-		d.schemas.Map()[p.name] = huma.SchemaFromType(d.schemas, p.data)
-		relaxRequired(d.schemas.Map()[p.name], p.kind)
-		body := huma.SchemaFromType(d.schemas, reflect.TypeFor[eventResponse]())
-		body.Properties["type"] = &huma.Schema{Type: "string", Enum: []any{p.kind}, Description: "The kind of event."}
-		body.Properties["data"] = &huma.Schema{Ref: "#/components/schemas/" + p.name, Description: "What happened."}
-		d.schemas.Map()[p.name+"Body"] = body
-		media := &huma.MediaType{Schema: &huma.Schema{Ref: "#/components/schemas/" + p.name + "Body"}, Example: webhook.Example(p.kind)}
-		d.Webhooks[p.kind] = &huma.PathItem{Post: &huma.Operation{
+		data, body := d.schemas.ofStruct(p.data), d.schemas.ofStruct(reflect.TypeFor[eventResponse]())
+		relaxRequired(data, p.kind)
+		body.Properties["type"] = &schema{Type: "string", Enum: []any{p.kind}, Description: "The kind of event."}
+		body.Properties["data"] = &schema{Ref: schemaRefPrefix + p.name, Description: "What happened."}
+		d.schemas.byName[p.name], d.schemas.byName[p.name+"Body"] = data, body
+		media := &mediaType{Schema: &schema{Ref: schemaRefPrefix + p.name + "Body"}, Example: webhook.Example(p.kind)}
+		d.Webhooks[p.kind] = map[string]*operationObject{"post": {
 			OperationID: "on_" + p.kind, Summary: p.description, Tags: []string{"Events"}, Security: []map[string][]string{},
 			Description: "Sent to the webhooks that subscribe to `" + p.kind + "` or `all`. Answer with a status of 200 to 299 within 15 seconds; anything else, and it comes again. A test that you asked for is made of an example, with `\"test\": true` in its data.",
-			Parameters: []*huma.Param{
+			Parameters: []*parameter{
 				header("X-Service-Signature", "sha256= and the HMAC-SHA256 of the raw body in hexadecimal, lower case; the key is the webhook's secret as it was shown."),
 				header("X-Service-Event", "The kind: "+p.kind+"."), header("X-Event-ID", "The event's id, the same each time that it comes."),
 				header("X-Service-Timestamp", "When it was sent, in seconds since 1970."),
 				header("webhook-id", "The event's id (Standard Webhooks)."), header("webhook-timestamp", "When it was sent, in seconds since 1970 (Standard Webhooks)."),
 				header("webhook-signature", "v1, and the HMAC-SHA256 of id, time and body in base64; two of them, separated by a space, for a day after the secret was changed (Standard Webhooks)."),
 			},
-			RequestBody: &huma.RequestBody{Required: true, Content: map[string]*huma.MediaType{"application/json": media}},
-			Responses:   map[string]*huma.Response{"2XX": {Description: fmt.Sprintf("Received. A status of %d means that there is no receiver any more, and disables the webhook.", 410)}},
+			RequestBody: &requestBody{Required: true, Content: map[string]*mediaType{"application/json": media}},
+			Responses:   map[string]*responseObject{"2XX": {Description: fmt.Sprintf("Received. A status of %d means that there is no receiver any more, and disables the webhook.", 410)}},
 		}}
 	}
 }

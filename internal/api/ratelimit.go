@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/quota"
@@ -74,23 +72,23 @@ func appendLimitParam(b []byte, name string, n int64) []byte {
 }
 
 // rateLimitHeaders describes the limit headers for the document.
-func rateLimitHeaders() map[string]*huma.Param {
-	text := func(what, example string) *huma.Param {
-		return &huma.Param{Description: what, Schema: &huma.Schema{Type: "string"}, Example: example}
+func rateLimitHeaders() map[string]*parameter {
+	text := func(what, example string) *parameter {
+		return &parameter{Description: what, Schema: &schema{Type: "string"}, Example: example}
 	}
-	return map[string]*huma.Param{
+	return map[string]*parameter{
 		rateLimitPolicyHeader: text("The limits that the request counts by: `q` in `w` seconds. Those whose names begin with `key_` are the key's own, the others the account's. Absent where there are none.",
 			`"requests";q=20000;w=10, "sends_per_hour";q=1000000;w=3600`),
 		rateLimitHeader: text("How much is left of each (`r`), and in how many seconds there is more (`t`).", `"requests";r=19999;t=1, "sends_per_hour";r=999999;t=1800`),
-		"Retry-After":   {Description: "In how many seconds to come again.", Schema: &huma.Schema{Type: "integer"}, Example: 60},
+		"Retry-After":   {Description: "In how many seconds to come again.", Schema: &schema{Type: "integer"}, Example: 60},
 	}
 }
 
 // headerRefs returns references to the document's header definitions.
-func headerRefs(names ...string) map[string]*huma.Param {
-	refs := map[string]*huma.Param{}
+func headerRefs(names ...string) map[string]*parameter {
+	refs := map[string]*parameter{}
 	for _, name := range names {
-		refs[name] = &huma.Param{Ref: "#/components/headers/" + name}
+		refs[name] = &parameter{Ref: "#/components/headers/" + name}
 	}
 	return refs
 }

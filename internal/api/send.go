@@ -8,8 +8,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/danielgtaylor/huma/v2"
-
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -44,10 +42,9 @@ type sendRequest struct {
 	HTML    string  `json:"html,omitempty" doc:"The HTML, at most 10 MB; text, html or both are required." example:"<p>Thank you!</p>"`
 }
 
-// TransformSchema adds a rule that spans fields: text, html or both.
-func (sendRequest) TransformSchema(_ huma.Registry, s *huma.Schema) *huma.Schema {
-	s.AnyOf = []*huma.Schema{{Required: []string{"text"}}, {Required: []string{"html"}}}
-	return s
+// adjustSchema adds a rule that spans fields: text, html or both.
+func (sendRequest) adjustSchema(s *schema) {
+	s.AnyOf = []*schema{{Required: []string{"text"}}, {Required: []string{"html"}}}
 }
 
 type attachmentRequest struct {
@@ -61,9 +58,8 @@ type attachmentRequest struct {
 // fileIndex is the index of a file in the spool.
 type fileIndex int
 
-// Schema implements huma.SchemaProvider.
-func (fileIndex) Schema(huma.Registry) *huma.Schema {
-	return &huma.Schema{Type: "string", ContentEncoding: "base64", Examples: []any{"SGVsbG8="}}
+func (fileIndex) schema(*schemas) *schema {
+	return &schema{Type: "string", ContentEncoding: "base64", Examples: []any{"SGVsbG8="}}
 }
 
 type acceptedMessageResponse struct {
