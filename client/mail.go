@@ -36,9 +36,9 @@ type MessageFile struct {
 	URL         string `json:"url"` // "" in the sandbox's outbox
 }
 
-// Verdicts are the verification results of a received message: pass, fail, none and so on (RFC
+// CheckResults are the verification results of a received message: pass, fail, none and so on (RFC
 // 8601); Spam is none, ham or spam.
-type Verdicts struct {
+type CheckResults struct {
 	SPF   string `json:"spf,omitempty"`
 	DKIM  string `json:"dkim,omitempty"`
 	DMARC string `json:"dmarc,omitempty"`
@@ -96,11 +96,11 @@ type InboundData struct {
 		ID      string `json:"id"`
 		Address string `json:"address"`
 	} `json:"mailbox"`
-	Envelope Envelope `json:"envelope"`
-	Tag      string   `json:"tag"`  // part of the address after the plus
-	Size     int64    `json:"size"` // bytes of the whole message
-	Verdicts Verdicts `json:"verdicts"`
-	RawURL   string   `json:"raw_url"`
+	Envelope     Envelope     `json:"envelope"`
+	Tag          string       `json:"tag"`  // part of the address after the plus
+	Size         int64        `json:"size"` // bytes of the whole message
+	CheckResults CheckResults `json:"check_results"`
+	RawURL       string       `json:"raw_url"`
 	MessageSummary
 	MessageContent
 	Gone    bool `json:"gone"`            // deleted before the event was first read
@@ -110,15 +110,15 @@ type InboundData struct {
 
 // MailboxMessage is a message in a mailbox.
 type MailboxMessage struct {
-	ID         string          `json:"id"` // the same in all folders
-	MailboxID  string          `json:"mailbox_id"`
-	ThreadID   string          `json:"thread_id"`   // "" if a mail program stored it
-	OutboundID string          `json:"outbound_id"` // sent message that it is a copy of, if it came from here
-	Size       int64           `json:"size"`        // bytes of the whole message
-	Folders    []MessageFolder `json:"folders"`     // folders that contain it
-	Verdicts   Verdicts        `json:"verdicts"`
-	ReceivedAt time.Time       `json:"received_at"`
-	RawURL     string          `json:"raw_url"`
+	ID           string          `json:"id"` // the same in all folders
+	MailboxID    string          `json:"mailbox_id"`
+	ThreadID     string          `json:"thread_id"`   // "" if a mail program stored it
+	OutboundID   string          `json:"outbound_id"` // sent message that it is a copy of, if it came from here
+	Size         int64           `json:"size"`        // bytes of the whole message
+	Folders      []MessageFolder `json:"folders"`     // folders that contain it
+	CheckResults CheckResults    `json:"check_results"`
+	ReceivedAt   time.Time       `json:"received_at"`
+	RawURL       string          `json:"raw_url"`
 	MessageSummary
 	MessageContent // only from GetMailboxMessage
 }

@@ -152,12 +152,12 @@ func (c *Client) GetClientSetup(ctx context.Context, id string) (*ClientSetup, e
 
 // SetupCheck is the result of a check of the servers for mail programs.
 type SetupCheck struct {
-	OK    bool        `json:"ok"` // whether all checks passed
-	Doors []DoorCheck `json:"doors"`
+	OK        bool            `json:"ok"` // whether all checks passed
+	Listeners []ListenerCheck `json:"listeners"`
 }
 
-// DoorCheck is the result for one server.
-type DoorCheck struct {
+// ListenerCheck is the result for one server.
+type ListenerCheck struct {
 	Protocol string `json:"protocol"` // imap or smtp
 	Endpoint
 	OK         bool        `json:"ok"`
@@ -165,7 +165,7 @@ type DoorCheck struct {
 	Steps      []SetupStep `json:"steps"` // only the last may have failed
 }
 
-// SetupStep is a step of a DoorCheck.
+// SetupStep is a step of a ListenerCheck.
 type SetupStep struct {
 	Name   string `json:"name"` // connect, encrypt, offer
 	OK     bool   `json:"ok"`

@@ -28,15 +28,15 @@ type QueueHold struct {
 
 // QueueDestination is the queue for a destination.
 type QueueDestination struct {
-	Destination string     `json:"destination"`
-	Waiting     int        `json:"waiting"`      // counted up to 10,000
-	MoreWaiting bool       `json:"more_waiting"` // there are more
-	Held        int        `json:"held"`
-	MoreHeld    bool       `json:"more_held"`
-	InHand      int        `json:"in_hand"`     // attempts in progress on nodes
-	OldestAt    *time.Time `json:"oldest_at"`   // nil if the queue is empty
-	NextTryAt   *time.Time `json:"next_try_at"` // nil if nothing waits
-	Slowed      bool       `json:"slowed"`      // all waiting deliveries were attempted or postponed
+	Destination   string     `json:"destination"`
+	Waiting       int        `json:"waiting"`      // counted up to 10,000
+	MoreWaiting   bool       `json:"more_waiting"` // there are more
+	Held          int        `json:"held"`
+	MoreHeld      bool       `json:"more_held"`
+	Leased        int        `json:"leased"`          // attempts in progress on nodes
+	OldestAt      *time.Time `json:"oldest_at"`       // nil if the queue is empty
+	NextAttemptAt *time.Time `json:"next_attempt_at"` // nil if nothing waits
+	AllDeferred   bool       `json:"all_deferred"`    // all waiting deliveries were attempted or postponed
 	// The last reply that deferred a delivery.
 	SMTPCode     int        `json:"smtp_code"`
 	EnhancedCode string     `json:"enhanced_code"`
@@ -129,10 +129,10 @@ type QueueOrder struct {
 // QueueResult counts deliveries.
 type QueueResult struct {
 	Matched    int    `json:"matched"`
-	Changed    int    `json:"changed"` // 0 in a dry run
-	InHand     int    `json:"in_hand"` // in progress: changed after the attempt, unless that is final
-	Kept       int    `json:"kept"`    // not released because of another hold
-	More       bool   `json:"more"`    // continue with NextCursor
+	Changed    int    `json:"changed"`    // 0 in a dry run
+	Leased     int    `json:"leased"`     // in progress: changed after the attempt, unless that is final
+	StillHeld  int    `json:"still_held"` // not released because of another hold
+	More       bool   `json:"more"`       // continue with NextCursor
 	NextCursor string `json:"next_cursor"`
 }
 
@@ -213,7 +213,7 @@ func (c *Client) ReleaseQueue(ctx context.Context, o QueueOrder) (*QueueResult, 
 }
 
 // DropQueue ends the selected deliveries as failed. Each call processes a part: repeat it while the
-// result has More. Deliveries counted in InHand are held; drop them again.
+// result has More. Deliveries counted in Leased are held; drop them again.
 func (c *Client) DropQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/drop", "", struct {
 		chosenQueue

@@ -29,7 +29,7 @@ type Simulation struct {
 	Headers     map[string]string `json:"headers,omitempty"`
 	Attachments []Attachment      `json:"-"`
 
-	Verdicts *Verdicts `json:"verdicts,omitempty"` // simulated verification results
+	CheckResults *CheckResults `json:"check_results,omitempty"` // simulated verification results
 }
 
 // Simulated is the result of the simulated SMTP transaction.

@@ -31,8 +31,8 @@ type ImportedMail struct {
 
 // ImportFailure is a message or folder that could not be imported.
 type ImportFailure struct {
-	Place  string `json:"place"`  // position in the file
-	Reason string `json:"reason"` // for people
+	Location string `json:"location"` // position in the file
+	Reason   string `json:"reason"`   // for people
 }
 
 // ImportMailbox imports an mbox, a message, or a tar of these and of Maildirs, optionally

@@ -126,8 +126,8 @@ func (c *bulkFlags) filterText() (text string) {
 type bulkResult struct {
 	Matched   int  `json:"matched"`
 	Changed   int  `json:"changed"`
-	Leased    int  `json:"in_hand"`
-	StillHeld int  `json:"kept"`
+	Leased    int  `json:"leased"`
+	StillHeld int  `json:"still_held"`
 	DryRun    bool `json:"dry_run"`
 }
 

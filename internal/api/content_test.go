@@ -19,7 +19,7 @@ import (
 var said = []string{"Your offer", "Yes, please", "Ann Lee", "order.txt"}
 
 // withoutMail are the members of an inbound_email event for a reader without the scope mail.read.
-const withoutMail = "content_omitted domain_id envelope id mailbox message_id metadata raw_url size tag thread_id verdicts"
+const withoutMail = "check_results content_omitted domain_id envelope id mailbox message_id metadata raw_url size tag thread_id"
 
 // With each set of scopes, a reader gets every event; message content needs mail.read. That holds
 // for the list, the stream and webhooks.

@@ -132,8 +132,8 @@ func happen(t *testing.T, s *servertest.Server, c *client.Client) {
 	}
 	if in, err := c.SimulateInbound(t.Context(), &client.Simulation{
 		From: "Ann Lee <ann@example.org>", To: []string{m.Address}, Subject: "Your offer", Text: "Yes, please.", HTML: "<p>Yes, please.</p>",
-		Attachments: []client.Attachment{{Filename: "order.txt", ContentType: "text/plain", Content: strings.NewReader("Two of them.\n")}},
-		Verdicts:    &client.Verdicts{SPF: "pass", DKIM: "pass", DMARC: "pass", Spam: "ham"},
+		Attachments:  []client.Attachment{{Filename: "order.txt", ContentType: "text/plain", Content: strings.NewReader("Two of them.\n")}},
+		CheckResults: &client.CheckResults{SPF: "pass", DKIM: "pass", DMARC: "pass", Spam: "ham"},
 	}); err != nil || !in.Accepted {
 		t.Fatal(in, err)
 	}

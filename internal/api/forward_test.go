@@ -41,7 +41,7 @@ func simulateArrival(t *testing.T, s *servertest.Server, from, to, raw string, r
 	t.Helper()
 	m := object{"raw": base64.StdEncoding.EncodeToString([]byte(raw)), "mail_from": from, "rcpt_to": []string{to}}
 	if results != nil {
-		m["verdicts"] = results
+		m["check_results"] = results
 	}
 	a := s.API("POST", "/sandbox/inbound", m)
 	status(t, "receiving", a, 200)

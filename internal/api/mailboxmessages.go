@@ -23,7 +23,7 @@ type MailboxMessageFields struct {
 	OutboundID   *db.ID                  `json:"outbound_id" nullable:"true" doc:"The sent message that this is a copy of, if it came from a mailbox or an application here."`
 	Size         int64                   `json:"size" doc:"Of the whole message, in bytes." example:"4711"`
 	Folders      []messageFolderResponse `json:"folders" nullable:"false" doc:"The folders that show it, at most 20."`
-	CheckResults summary.CheckResults    `json:"verdicts" doc:"How it was judged when it arrived."`
+	CheckResults summary.CheckResults    `json:"check_results" doc:"How it was judged when it arrived."`
 	ReceivedAt   time.Time               `json:"received_at" doc:"When it came, as mail programs see it."`
 	RawURL       string                  `json:"raw_url" doc:"Where the whole message can be had, with your API key."`
 }

@@ -63,7 +63,7 @@ type mailImportResponse struct {
 }
 
 type importFailureResponse struct {
-	Location string `json:"place" doc:"Where it stands in the file." example:"Sent.mbox, message 17"`
+	Location string `json:"location" doc:"Where it stands in the file." example:"Sent.mbox, message 17"`
 	Reason   string `json:"reason" doc:"Why, in words." example:"It is larger than the 50 MB that a message may have."`
 }
 

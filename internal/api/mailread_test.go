@@ -205,7 +205,7 @@ func TestResultsCannotBeForged(t *testing.T) {
 			a = data[0].(object)
 		}
 		want := object{"spf": "none", "dkim": "none", "dmarc": "none", "spam": "none"}
-		if got := a["verdicts"].(object); !maps.Equal(got, want) {
+		if got := a["check_results"].(object); !maps.Equal(got, want) {
 			t.Errorf("%s: it is judged %v", path, got)
 		}
 	}

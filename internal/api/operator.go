@@ -25,7 +25,7 @@ func (a *API) operatorRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/operator/queue/messages/{id}", id: "getQueueMessage", scope: account.ScopeOperator,
 		summary: "Show a message of any account", description: "With each recipient's timeline: every attempt, and the SMTP conversation. What the message says is not shown."}, a.getQueueMessage)
 	handle(r, operation{method: "GET", path: "/operator/queue/holds", id: "listQueueHolds", scope: account.ScopeOperator,
-		summary: "List standing holds", description: "The destinations and accounts whose mail is held, also what is still to come, the oldest first; at most 1,000."}, a.listQueueHolds)
+		summary: "List active holds", description: "The destinations and accounts whose mail is held, also what is still to come, the oldest first; at most 1,000."}, a.listQueueHolds)
 	handle(r, operation{method: "GET", path: "/operator/dns", id: "getHostDNS", scope: account.ScopeOperator,
 		summary: "Show the DNS records of the service", description: "The records of the service's own names, which customers' records lead to, with what the DNS says of each. " +
 			"Each request asks the DNS, for at most 20 seconds; a result is up to 3 seconds old. `mailstead dns --json` prints the same."}, a.getHostDNS)
@@ -40,7 +40,7 @@ type forwardPageParams struct {
 	After string `query:"after" doc:"Only what comes after this cursor."`
 }
 
-// QueueHoldResponse is a standing hold. The command line prints it, too.
+// QueueHoldResponse is an active hold. The command line prints it, too.
 type QueueHoldResponse struct {
 	ID          db.ID     `json:"id" doc:"The hold's id."`
 	Kind        string    `json:"kind" enum:"destination,account" doc:"What is held." example:"destination"`
@@ -81,16 +81,16 @@ type QueueDestinationResponse struct {
 	MoreWaiting   bool               `json:"more_waiting" doc:"Whether more wait than were counted."`
 	Held          int                `json:"held" doc:"Deliveries that an operator holds." example:"0"`
 	MoreHeld      bool               `json:"more_held" doc:"Whether more are held than were counted."`
-	Leased        int                `json:"in_hand" doc:"Deliveries that nodes have in hand at this moment." example:"5"`
+	Leased        int                `json:"leased" doc:"Deliveries that nodes are attempting now." example:"5"`
 	OldestAt      *time.Time         `json:"oldest_at" doc:"When the oldest of these was accepted; null if there are none."`
-	NextAttemptAt *time.Time         `json:"next_try_at" doc:"When the next of what waits is due, which may be past; null if nothing waits."`
-	AllDeferred   bool               `json:"slowed" doc:"Whether all that waits was tried or put off, and waits for a later time."`
+	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"When the next of what waits is due, which may be past; null if nothing waits."`
+	AllDeferred   bool               `json:"all_deferred" doc:"Whether all that waits was tried or put off, and waits for a later time."`
 	SMTPCode      int                `json:"smtp_code,omitempty" doc:"Of the last answer that made something wait." example:"451"`
 	EnhancedCode  string             `json:"enhanced_code,omitempty" doc:"Of that answer (RFC 3463)." example:"4.7.1"`
 	Reply         string             `json:"reply,omitempty" doc:"That answer, or what the trouble was." example:"try again later"`
 	Remote        string             `json:"remote,omitempty" doc:"Who gave it." example:"mx.example.net"`
 	AnsweredAt    *time.Time         `json:"answered_at" doc:"When that was; null if there was none."`
-	Hold          *QueueHoldResponse `json:"hold" doc:"The standing hold that the destination is under; null for none."`
+	Hold          *QueueHoldResponse `json:"hold" doc:"The active hold on the destination; null for none."`
 }
 
 // NewQueueDestinationResponse returns the JSON form.
@@ -142,10 +142,10 @@ type QueueDeliveryResponse struct {
 	AccountID     db.ID       `json:"account_id" doc:"Whose mail it is."`
 	Recipient     string      `json:"recipient" doc:"Whom it goes to." example:"bob@example.net"`
 	Destination   string      `json:"destination" doc:"The domain that it goes to." example:"example.net"`
-	Status        queue.State `json:"status" doc:"scheduled, queued or deferred; sending while a node has it in hand."`
+	Status        queue.State `json:"status" doc:"scheduled, queued or deferred; sending while a node attempts it."`
 	Held          bool        `json:"held" doc:"Whether an operator holds it."`
 	Attempts      int         `json:"attempts" doc:"How often delivery was tried." example:"3"`
-	NextAttemptAt *time.Time  `json:"next_attempt_at" doc:"When it is due, which may be past; null while it is held or in hand."`
+	NextAttemptAt *time.Time  `json:"next_attempt_at" doc:"When it is due, which may be past; null while it is held or being attempted."`
 	ExpiresAt     time.Time   `json:"expires_at" doc:"Until when it is tried; the time that it is held is added when it is released."`
 	SMTPCode      int         `json:"smtp_code,omitempty" doc:"Of the last answer." example:"451"`
 	EnhancedCode  string      `json:"enhanced_code,omitempty" doc:"Of the last answer (RFC 3463)." example:"4.7.1"`

@@ -26,16 +26,16 @@ const pagingNote = " A request looks at about 10,000 deliveries; while `more` is
 func (a *API) queueCommandRoutes(r *router) {
 	handle(r, operation{method: "POST", path: "/operator/queue/retry", id: "retryQueue", validatesFirst: true, scope: account.ScopeOperator,
 		summary: "Try deliveries now", description: "What waits is due at once, and nodes begin again with destinations that they have put off. Of a single `message` what has failed is tried again too. " +
-			"What is scheduled, held or in hand is left as it is." + pagingNote}, a.retryQueue)
+			"What is scheduled, held or being attempted is left as it is." + pagingNote}, a.retryQueue)
 	handle(r, operation{method: "POST", path: "/operator/queue/hold", id: "holdQueue", validatesFirst: true, scope: account.ScopeOperator, mayConflict: true,
 		summary: "Hold deliveries", description: "Nothing that is held is tried, and its time does not run out. By `destination` or `account` alone the hold stands: what is accepted later is held as well; " +
-			"`once` holds only what is there. What a node has in hand is held when that lets go of it, unless it reaches an end by then." + pagingNote}, a.holdQueue)
+			"`once` holds only what is there. A delivery that a node is attempting is held after the attempt, unless that is final." + pagingNote}, a.holdQueue)
 	handle(r, operation{method: "POST", path: "/operator/queue/release", id: "releaseQueue", validatesFirst: true, scope: account.ScopeOperator,
-		summary: "Release held deliveries", description: "By `destination` or `account` alone, and for `all`, the standing hold ends too, unless `once` is set. " +
-			"What another standing hold is on stays held. The time that it was held is added to a delivery's expiry." + pagingNote}, a.releaseQueue)
+		summary: "Release held deliveries", description: "By `destination` or `account` alone, and for `all`, the active hold ends too, unless `once` is set. " +
+			"Deliveries with another active hold stay held. The time that it was held is added to a delivery's expiry." + pagingNote}, a.releaseQueue)
 	handle(r, operation{method: "POST", path: "/operator/queue/drop", id: "dropQueue", validatesFirst: true, scope: account.ScopeOperator,
 		summary: "Drop deliveries", description: "They end as failed, with the reason in their reply and an event; senders of submissions get a report, unless `silent` is set. " +
-			"An attempt that is under way keeps its outcome: what a node has in hand is held, and dropped if it comes back within `wait` seconds; drop what `in_hand` still counts again." + pagingNote}, a.dropQueue)
+			"An attempt that is under way keeps its outcome: a delivery that a node is attempting is held, and dropped if the attempt ends within `wait` seconds; drop what `leased` still counts again." + pagingNote}, a.dropQueue)
 }
 
 // QueueSelection selects the deliveries of a command. A delivery must match all given criteria.
@@ -62,21 +62,21 @@ type holdQueueRequest struct {
 
 type releaseQueueRequest struct {
 	QueueSelection
-	Once bool `json:"once,omitempty" doc:"Release what is there, and let the standing hold be."`
+	Once bool `json:"once,omitempty" doc:"Release what is there, and keep the active hold."`
 }
 
 type dropQueueRequest struct {
 	QueueSelection
 	Reason string `json:"reason,omitempty" doc:"Why, for the accounts and senders; at most 500 bytes." example:"the domain has ceased to exist"`
 	Silent bool   `json:"silent,omitempty" doc:"Send the senders of submissions no report."`
-	Wait   int    `json:"wait,omitempty" minimum:"0" maximum:"30" doc:"For how many seconds to wait for what nodes have in hand." example:"10"`
+	Wait   int    `json:"wait,omitempty" minimum:"0" maximum:"30" doc:"For how many seconds to wait for attempts in progress." example:"10"`
 }
 
 type queueCommandResponse struct {
 	Matched    int     `json:"matched" doc:"Deliveries that were chosen." example:"1200"`
 	Changed    int     `json:"changed" doc:"Deliveries with which it was done; none in a dry run." example:"1195"`
-	Leased     int     `json:"in_hand" doc:"Deliveries that nodes have in hand: what is ordered happens when they let go, unless they reach an end by then. A later part may count them again." example:"5"`
-	StillHeld  int     `json:"kept" doc:"Deliveries that were not released, since another standing hold is on them." example:"0"`
+	Leased     int     `json:"leased" doc:"Deliveries that nodes are attempting: they change after the attempt, unless that is final. A later part may count them again." example:"5"`
+	StillHeld  int     `json:"still_held" doc:"Deliveries that were not released, since another active hold is on them." example:"0"`
 	More       bool    `json:"more" doc:"Whether the order goes on."`
 	NextCursor *string `json:"next_cursor" doc:"Give it as after, with the same order, to go on; null at the end."`
 }
@@ -125,7 +125,7 @@ func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb str
 	res, err := do(ctx, or)
 	if !or.DryRun {
 		a.Log.InfoContext(ctx, "an operator's order", "verb", verb, "key", p.Key, "request", web.RequestID(ctx), "message", c.Message, "destination", or.Destination,
-			"account", or.Account, "all", or.All, "matched", res.Matched, "changed", res.Changed, "in_hand", res.Leased, "error", err)
+			"account", or.Account, "all", or.All, "matched", res.Matched, "changed", res.Changed, "leased", res.Leased, "error", err)
 	}
 	return queueCommandResponse{
 		Matched: res.Matched, Changed: res.Changed, Leased: res.Leased, StillHeld: res.StillHeld, More: res.Next != "", NextCursor: optionalString(res.Next),

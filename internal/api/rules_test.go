@@ -160,12 +160,12 @@ func TestNumbersTooLarge(t *testing.T) {
 func TestSpamScore(t *testing.T) {
 	s := servertest.Start(t)
 	in := func(score any) object {
-		return object{"from": "bob@sender.example", "to": []string{s.Dev.Mailboxes[0].Address}, "text": "x", "verdicts": object{"spam_score": score}}
+		return object{"from": "bob@sender.example", "to": []string{s.Dev.Mailboxes[0].Address}, "text": "x", "check_results": object{"spam_score": score}}
 	}
 	for _, score := range []any{1.5, -2, 0, 10000} {
 		status(t, fmt.Sprint(score), s.API("POST", "/sandbox/inbound", in(score)), 200)
 	}
 	for _, score := range []any{object{}, "1.5", []int{}, true} {
-		refused(t, fmt.Sprint(score), s.API("POST", "/sandbox/inbound", in(score)), 422, "validation_failed", "verdicts.spam_score wrong_type")
+		refused(t, fmt.Sprint(score), s.API("POST", "/sandbox/inbound", in(score)), 422, "validation_failed", "check_results.spam_score wrong_type")
 	}
 }

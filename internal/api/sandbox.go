@@ -46,7 +46,7 @@ type simulateRequest struct {
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Further header fields; whatever this request and the service don't set by themselves." example:"{\"List-Id\":\"<news.example.org>\"}"`
 	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 
-	CheckResults *checkResultsRequest `json:"verdicts,omitempty" doc:"What the message is found to be. Spam is filed in Junk."`
+	CheckResults *checkResultsRequest `json:"check_results,omitempty" doc:"What the message is found to be. Spam is filed in Junk."`
 }
 
 type checkResultsRequest struct {

@@ -77,7 +77,7 @@ type sendRecipient struct {
 	Email  string      `json:"email" doc:"The address." example:"bob@example.org"`
 	Type   string      `json:"type" enum:"to,cc,bcc" doc:"How it was given."`
 	Status queue.State `json:"status" doc:"Where the delivery stands."`
-	Reason string      `json:"reason,omitempty" enum:"bounce,complaint,manual,unsubscribed" doc:"With the status suppressed: why the address is on the suppression list."`
+	Reason string      `json:"reason,omitempty" enum:"bounce,complaint,manual,unsubscribe" doc:"With the status suppressed: why the address is on the suppression list."`
 }
 
 // sendBodyLimits returns the limits of a send with all its attachments in base64. The rest of

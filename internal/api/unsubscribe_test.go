@@ -218,7 +218,7 @@ func TestUnsubscribe(t *testing.T) {
 			})
 		}
 		group.Wait()
-		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribed")
+		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribe")
 		if n := entries(); n != 1 {
 			t.Fatalf("%d entries", n)
 		}
@@ -228,10 +228,10 @@ func TestUnsubscribe(t *testing.T) {
 		}
 
 		id, answer := sent(t, s, object{"unsubscribe": object{}})
-		if r := recipient(answer, 0); answer["status"] != "suppressed" || r["status"] != "suppressed" || r["reason"] != "unsubscribed" {
+		if r := recipient(answer, 0); answer["status"] != "suppressed" || r["status"] != "suppressed" || r["reason"] != "unsubscribe" {
 			t.Errorf("%v", answer)
 		}
-		happens(t, s, id, "delivery_status suppressed unsubscribed")
+		happens(t, s, id, "delivery_status suppressed unsubscribe")
 		m := message(t, s, id)
 		if r := recipient(m, 0); m["status"] != "suppressed" || r["attempts"] != 0.0 || r["timeline"] != nil {
 			t.Errorf("%v", m)
@@ -260,7 +260,7 @@ func TestUnsubscribeBeforeItIsDue(t *testing.T) {
 		if status, _, text := requestPage(t, "POST", url, form, oneClickForm); status != 200 {
 			t.Fatalf("%d %s", status, text)
 		}
-		happens(t, s, offered, "delivery_status suppressed unsubscribed")
+		happens(t, s, offered, "delivery_status suppressed unsubscribe")
 		happens(t, s, plain, "delivery_status queued, "+isDelivered)
 	})
 }
@@ -330,7 +330,7 @@ func TestUnsubscribeByMail(t *testing.T) {
 		if all := entries(); len(all) != 1 || all[0].Address != "bob@demo.test" || all[0].Reason != suppression.ReasonUnsubscribe {
 			t.Fatalf("%+v", all)
 		}
-		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribed")
+		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribe")
 	})
 }
 

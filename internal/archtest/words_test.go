@@ -25,8 +25,7 @@ var retiredInComments = []string{"errand", "parcel", "bury", "duty", "lane", "co
 
 // ordinary are identifiers in which such a word has its ordinary meaning, or which mirror names of
 // other people or of the API.
-var ordinary = regexp.MustCompile(`^(IsLetter|isLetter|.*[lL]etters?[A-Z].*|flagLetter|passwordLetters|Letter|logFloor|raiseLogFloor(Query)?|Floor|` +
-	`Verdicts|verdicts|Doors|DoorCheck)$`)
+var ordinary = regexp.MustCompile(`^(IsLetter|isLetter|.*[lL]etters?[A-Z].*|flagLetter|passwordLetters|Letter|logFloor|raiseLogFloor(Query)?|Floor)$`)
 
 var identifierWord = regexp.MustCompile(`[A-Z]?[a-z]+|[A-Z]+`)
 

@@ -72,8 +72,8 @@ func (h *fixture) mail() {
 		From: "Bobby <bob@elsewhere.example>", To: []string{"Alice <alice+shop@demo.test>"}, Cc: []string{"carol@elsewhere.example"}, ReplyTo: "desk@elsewhere.example",
 		Subject: "Grüße & mehr", Text: "Hello\r\nAlice", HTML: `<p>Hello</p><img src="cid:logo">`, MessageID: "<1@elsewhere.example>", InReplyTo: "<0@demo.test>",
 		Headers: map[string]string{"List-Id": "News <news.elsewhere.example>"}, RcptTo: []string{"alice+shop@demo.test"},
-		Attachments: []client.Attachment{logo, client.Bytes("prices.csv", []byte("1,2\r\n"))},
-		Verdicts:    &client.Verdicts{SPF: "pass", DKIM: "fail"},
+		Attachments:  []client.Attachment{logo, client.Bytes("prices.csv", []byte("1,2\r\n"))},
+		CheckResults: &client.CheckResults{SPF: "pass", DKIM: "fail"},
 	})
 	if box != h.boxes[0] {
 		h.Errorf("it is in %s", box)
@@ -85,7 +85,7 @@ func (h *fixture) mail() {
 		To: []client.Person{{Name: "Alice", Email: "alice+shop@demo.test"}}, Cc: []client.Person{{Email: "carol@elsewhere.example"}}, Date: m.Date,
 	}
 	if raw(h.T, m.MessageSummary) != raw(h.T, want) || m.Date == nil || m.MailboxID != box || m.ThreadID == "" || m.OutboundID != "" || m.Size < int64(len(image)) ||
-		m.Verdicts != (client.Verdicts{SPF: "pass", DKIM: "fail", DMARC: "none", Spam: "none"}) || time.Since(m.ReceivedAt) > time.Hour {
+		m.CheckResults != (client.CheckResults{SPF: "pass", DKIM: "fail", DMARC: "none", Spam: "none"}) || time.Since(m.ReceivedAt) > time.Hour {
 		h.Errorf("it is %s", raw(h.T, m))
 	}
 	if m.Text == nil || strings.TrimSpace(*m.Text) != "Hello\nAlice" || m.HTML == nil || !strings.Contains(*m.HTML, "cid:logo") || m.TextTruncated || m.HTMLTruncated ||
@@ -112,7 +112,7 @@ func (h *fixture) mail() {
 	}
 	e, data := h.arrival(id)
 	if raw(h.T, data.MessageContent) != raw(h.T, m.MessageContent) || raw(h.T, data.MessageSummary) != raw(h.T, m.MessageSummary) || data.RawURL != m.RawURL ||
-		data.Tag != "shop" || data.Mailbox.Address != "alice@demo.test" || data.Mailbox.ID != box || data.ThreadID != m.ThreadID || data.Verdicts != m.Verdicts ||
+		data.Tag != "shop" || data.Mailbox.Address != "alice@demo.test" || data.Mailbox.ID != box || data.ThreadID != m.ThreadID || data.CheckResults != m.CheckResults ||
 		data.Envelope.MailFrom != "bob@elsewhere.example" || !slices.Equal(data.Envelope.RcptTo, []string{"alice+shop@demo.test"}) || data.Gone {
 		h.Errorf("the event says %s", e.Data)
 	}
@@ -123,7 +123,7 @@ func (h *fixture) mail() {
 // findMail tests lists and filters.
 func (h *fixture) findMail(box, first string) {
 	h.Helper()
-	_, second := h.receive(&client.Simulation{From: "eve@other.example", To: []string{"alice@demo.test"}, Subject: "Offer", Verdicts: &client.Verdicts{Spam: "spam"}})
+	_, second := h.receive(&client.Simulation{From: "eve@other.example", To: []string{"alice@demo.test"}, Subject: "Offer", CheckResults: &client.CheckResults{Spam: "spam"}})
 	ids := func(f client.MailFilter) (ids []string) {
 		for _, m := range collect(h, h.c.MailboxMessages(h.Context(), box, f)) {
 			if m.ID == first || m.ID == second {

@@ -41,7 +41,7 @@ func (h *fixture) mailboxes() {
 	if all := collect(h, h.c.Mailboxes(ctx, client.MailboxFilter{DomainID: h.domain})); len(all) != 3 || all[0].ID != m.ID {
 		h.Errorf("the mailboxes are %+v", all)
 	}
-	if check, err := h.c.CheckClientSetup(ctx, m.ID); err != nil || !check.OK || len(check.Doors) != 4 || len(check.Doors[0].Steps) != 3 || check.Doors[0].Port == 0 {
+	if check, err := h.c.CheckClientSetup(ctx, m.ID); err != nil || !check.OK || len(check.Listeners) != 4 || len(check.Listeners[0].Steps) != 3 || check.Listeners[0].Port == 0 {
 		h.Errorf("%+v %v", check, err)
 	}
 	if setup, err := h.c.GetClientSetup(ctx, m.ID); err != nil || setup.Username != m.Address || len(setup.IMAP) != 2 || setup.IMAP[0].Security != "tls" || len(setup.SMTP) != 2 || setup.SMTP[1].Security != "starttls" {

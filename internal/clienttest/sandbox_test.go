@@ -125,8 +125,8 @@ func TestSimulateRefusals(t *testing.T) {
 			{"fields beside raw", client.Simulation{Raw: []byte("Subject: x\r\n\r\n"), Text: "y", Subject: "z"}, []string{"subject not_with_raw", "text not_with_raw", "rcpt_to required"}},
 			{"headers", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Headers: map[string]string{"X-A": "b\r\nX-C: d", "From": "x", "a b": "c"}},
 				[]string{"headers name", "headers.X-A control_character", "headers name"}},
-			{"verdicts", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Verdicts: &client.Verdicts{SPF: "yes", Spam: "pass"}},
-				[]string{"verdicts.spf unknown_value", "verdicts.spam unknown_value"}},
+			{"check_results", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, CheckResults: &client.CheckResults{SPF: "yes", Spam: "pass"}},
+				[]string{"check_results.spf unknown_value", "check_results.spam unknown_value"}},
 		} {
 			_, err := h.c.SimulateInbound(ctx, &c.s)
 			refused(t, c.what, err, 422, "validation_failed", c.faults...)

@@ -19,7 +19,7 @@ func (h *fixture) transfers() {
 	file := strings.NewReader(one + "From x Sat Nov 21 17:00:00 2026\n\n")
 	in, err := h.c.ImportMailbox(ctx, h.boxes[1], file, client.MailImport{Type: "application/mbox", Folder: "Brought"})
 	h.want("importing", err)
-	if in.Imported != 1 || in.Bytes == 0 || in.Skipped != 0 || in.Failed != 1 || len(in.Failures) != 1 || in.Failures[0].Place != "message 2" {
+	if in.Imported != 1 || in.Bytes == 0 || in.Skipped != 0 || in.Failed != 1 || len(in.Failures) != 1 || in.Failures[0].Location != "message 2" {
 		h.Errorf("imported %+v", in)
 	}
 	in, err = h.c.ImportMailbox(ctx, h.boxes[1], file, client.MailImport{Folder: "Brought"}) // it was reset to its start

@@ -55,7 +55,7 @@ func TestMessagePages(t *testing.T) {
 	later := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
 	settles(t, s, id, "bounced")
 	callAPI(t, s, "POST", "/sandbox/inbound", object{"from": "Bob Baker <bob@outside.test>", "to": []string{"alice@demo.test"}, "subject": "Re: Your order 42", "text": "When does it come?", "in_reply_to": sent["message_id"],
-		"verdicts": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
+		"check_results": object{"spf": "pass", "dkim": "pass", "dmarc": "fail", "spam": "ham"}, "attachments": []object{{"filename": "photo.png", "content": "iVBORw0KGgo="}}})
 
 	b.open("/messages")
 	b.reads("Tomorrow’s news")

@@ -29,9 +29,9 @@ const (
 // Finding is one result of a check.
 type Finding struct {
 	Status  Status `json:"status"`
-	Check   string `json:"check"`        // name of the check
-	Message string `json:"says"`         // what was found
-	Fix     string `json:"do,omitempty"` // how to fix it; "" if it is ok
+	Check   string `json:"check"`         // name of the check
+	Message string `json:"message"`       // what was found
+	Fix     string `json:"fix,omitempty"` // how to fix it; "" if it is ok
 }
 
 // Check is a named check.

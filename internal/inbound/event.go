@@ -29,7 +29,7 @@ type EmailEvent struct {
 	Envelope     Envelope             `json:"envelope" doc:"What the sending host said, whatever the header says."`
 	Tag          string               `json:"tag" doc:"What stood after the plus in the recipient's address; empty for nothing." example:"news"`
 	Size         int64                `json:"size" doc:"Of the whole message, in bytes." example:"4711"`
-	CheckResults summary.CheckResults `json:"verdicts" doc:"How it was judged."`
+	CheckResults summary.CheckResults `json:"check_results" doc:"How it was judged."`
 	RawURL       string               `json:"raw_url" doc:"Where the whole message can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/raw"`
 	summary.Summary
 	*summary.Content
@@ -50,7 +50,7 @@ type redactedEvent struct {
 	Envelope     Envelope             `json:"envelope"`
 	Tag          string               `json:"tag"`
 	Size         int64                `json:"size"`
-	CheckResults summary.CheckResults `json:"verdicts"`
+	CheckResults summary.CheckResults `json:"check_results"`
 	RawURL       string               `json:"raw_url"`
 	MessageID    string               `json:"message_id"`
 	Private      bool                 `json:"private,omitempty"`

@@ -175,7 +175,7 @@ func TestResults(t *testing.T) {
 		}
 		a := arrivalOf(t, h.arrivals()[0])
 		if a.CheckResults != (summary.CheckResults{SPF: "fail", DKIM: "none", DMARC: "none", Spam: "spam"}) {
-			t.Errorf("verdicts %+v", a.CheckResults)
+			t.Errorf("check results %+v", a.CheckResults)
 		}
 		m, err := h.Folders.Message(t.Context(), bob.ID, a.ID)
 		if err != nil || len(m.Locations) != 1 || m.Locations[0].Folder != "Junk" || m.CheckResults != "spf=fail spam=spam" {

@@ -83,7 +83,7 @@ func TestVerified(t *testing.T) {
 		for n, tt := range []struct {
 			name, sender, header string
 			want                 string // folder, or the beginning of the error
-			verdicts             string
+			checkResults         string
 			results              string
 		}{
 			{"pass", "a@good.test", "From: a@good.test\r\n", "INBOX", "spf=pass dmarc=pass",
@@ -136,7 +136,7 @@ func TestVerified(t *testing.T) {
 				t.Errorf("%s:\n%s, want\n%s", tt.name, got, tt.results)
 			}
 			all := h.arrivals()
-			if v := arrivalOf(t, all[len(all)-1]).CheckResults; v != summary.ParseCheckResults(tt.verdicts) {
+			if v := arrivalOf(t, all[len(all)-1]).CheckResults; v != summary.ParseCheckResults(tt.checkResults) {
 				t.Errorf("%s: the event says %s", tt.name, v)
 			}
 			if tt.name == "forged" && !strings.Contains(text, "Authentication-Results: other.test; spf=pass\r\n") {

@@ -274,7 +274,7 @@ func (c *checked) mail() {
 	c.call("POST", "/sandbox/inbound", m{
 		"mail_from": "", "rcpt_to": []string{"bob@demo.test"}, "from": "Ann <ann@elsewhere.example.net>", "to": []string{"bob@demo.test"}, "cc": []string{}, "reply_to": "ann@elsewhere.example.net",
 		"subject": "Grüße", "text": "text", "html": "<p>text</p>", "message_id": "<a@elsewhere.example.net>", "in_reply_to": "<b@demo.test>", "headers": m{"List-Id": "<l>"},
-		"attachments": []m{{"filename": "a.bin", "content": "aGk="}}, "verdicts": m{"spf": "pass", "dkim": "pass", "dmarc": "pass", "spam": "ham"},
+		"attachments": []m{{"filename": "a.bin", "content": "aGk="}}, "check_results": m{"spf": "pass", "dkim": "pass", "dmarc": "pass", "spam": "ham"},
 	}, 200).Decode(c.t, &in)
 	c.call("POST", "/sandbox/inbound", m{"raw": "U3ViamVjdDogaGkNCg0KaGkNCg==", "rcpt_to": []string{"nobody@demo.test"}}, 200)
 	c.call("POST", "/sandbox/inbound", m{"raw": "?"}, 422)

@@ -160,7 +160,7 @@ type kept struct {
 		Spam    string
 		Score   float64 `json:"spam_score"`
 		Reasons string  `json:"spam_reasons"`
-	} `json:"verdicts"`
+	} `json:"check_results"`
 	Folders []struct{ Folder string }
 }
 

@@ -272,7 +272,7 @@ func underWay(s *operators) {
 		id := s.send(to)
 		s.comes(to)
 		status, out, errs := s.run("queue", "drop", id, "--wait", "0s", "--json")
-		if status != 1 || !strings.Contains(out, `"matched":1,"changed":0,"in_hand":1`) || !strings.Contains(errs, "give the order again") || strings.Count(errs, "\n") != 1 {
+		if status != 1 || !strings.Contains(out, `"matched":1,"changed":0,"leased":1`) || !strings.Contains(errs, "give the order again") || strings.Count(errs, "\n") != 1 {
 			s.t.Errorf("dropping: status %d, %s, %s", status, out, errs)
 		}
 		s.host.answer <- c.answer
@@ -361,14 +361,14 @@ func heldMail(s *operators) {
 	if status != 1 || !strings.Contains(errs, "--yes") {
 		s.t.Errorf("a drop of much: status %d, %s", status, errs)
 	}
-	if r := s.queue("release", first); r.Kept != 1 || r.Changed != 0 {
+	if r := s.queue("release", first); r.StillHeld != 1 || r.Changed != 0 {
 		s.t.Errorf("releasing what stands: %+v", r)
 	}
 	s.Stop() // the rows also exist without the service
 	if r := s.queue("drop", "--destination", where, "--older-than", "1ms", "--state", "queued", "--yes"); r.Changed != 11 {
 		s.t.Errorf("dropping: %+v", r)
 	}
-	if r := s.queue("release", "--all"); r.Changed+r.Kept != 0 {
+	if r := s.queue("release", "--all"); r.Changed+r.StillHeld != 0 {
 		s.t.Errorf("releasing: %+v", r)
 	}
 	if out := s.must("queue", "list", "--json") + s.must("queue", "list", "--holds", "--json"); out != "" {

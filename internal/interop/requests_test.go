@@ -28,7 +28,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"updateMailbox":      {"display_name": "Walked over", "forward_to": []string{"alice@demo.test"}, "keep_copy": true},
 		"setVacation":        {"text": "walk"},
 		"setMailboxPassword": {"password": "Walked-0ver!"},
-		"simulateInbound":    {"from": "walk@elsewhere.example.net", "to": []string{"bob@demo.test"}, "text": "walk", "verdicts": map[string]any{"spf": "pass"}},
+		"simulateInbound":    {"from": "walk@elsewhere.example.net", "to": []string{"bob@demo.test"}, "text": "walk", "check_results": map[string]any{"spf": "pass"}},
 		"addSuppression":     {"address": "gone@elsewhere.example.net"},
 		"addSuppressions":    {"addresses": []string{"gone@elsewhere.example.net"}},
 		"createTemplate":     {"name": "walk", "subject": "walk", "text": "walk"},

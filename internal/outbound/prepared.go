@@ -200,7 +200,7 @@ func (pc *preparedMessage) acceptedMessage() AcceptedMessage {
 		default:
 			states[i] = queue.Queued
 		}
-		a.Recipients = append(a.Recipients, AcceptedRecipient{to.Address, to.Kind, states[i], to.Suppressed.EventReason()})
+		a.Recipients = append(a.Recipients, AcceptedRecipient{to.Address, to.Kind, states[i], string(to.Suppressed)})
 	}
 	a.Status = queue.MessageState(states)
 	return a

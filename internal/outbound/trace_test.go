@@ -195,7 +195,7 @@ func TestUnsubscribeAfterPrune(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
-			if len(got.Events) == 1 && strings.Contains(string(got.Events[0].Data), `"unsubscribed"`) && strings.Contains(string(got.Events[0].Data), m.MessageID) && strings.Contains(string(got.Events[0].Data), m.ThreadID) {
+			if len(got.Events) == 1 && strings.Contains(string(got.Events[0].Data), `"unsubscribe"`) && strings.Contains(string(got.Events[0].Data), m.MessageID) && strings.Contains(string(got.Events[0].Data), m.ThreadID) {
 				return ""
 			}
 			return fmt.Sprint("the event is ", got)

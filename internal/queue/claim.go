@@ -230,7 +230,7 @@ func (q *Queue) promoteMutation(d *Delivery, about MessageInfo, why suppression.
 	now := db.Micros(q.o.Now())
 	update := promoteQuery.With(d.Message, d.N, d.lease, d.sequence+1, now, d.sequence)
 	if why != "" {
-		data.Status, data.Reason, data.Reply = Suppressed, why.EventReason(), suppressedReply(why)
+		data.Status, data.Reason, data.Reply = Suppressed, string(why), suppressedReply(why)
 		update = suppressScheduledQuery.With(d.Message, d.N, d.lease, d.sequence+1, now, data.Reply, d.sequence)
 	}
 	also, err := q.eventStatements(data.events(nil))

@@ -47,7 +47,7 @@ type StatusEvent struct {
 	Reply       string     `json:"diagnostic,omitempty" doc:"The text of the last reply, or what went wrong." example:"Ok: queued as 4XyZ"`
 	Remote      string     `json:"remote_mta,omitempty" doc:"The host that said so." example:"mx.example.org"`
 	Via         string     `json:"via,omitempty" doc:"relay: a smart host took it, which tells no more." example:"relay"`
-	Reason      string     `json:"reason,omitempty" doc:"Why it was not tried, such as bounce, complaint, manual or unsubscribed for a suppressed one; not_reported: nothing changed, but its sender could not be told by mail what became of it." example:"unsubscribed"`
+	Reason      string     `json:"reason,omitempty" doc:"Why it was not tried, such as bounce, complaint, manual or unsubscribe for a suppressed one; not_reported: nothing changed, but its sender could not be told by mail what became of it." example:"unsubscribe"`
 	NextAttempt *time.Time `json:"next_attempt_at,omitempty" doc:"When it will be tried again, while it is deferred."`
 }
 

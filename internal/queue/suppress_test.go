@@ -220,7 +220,7 @@ func TestUnsubscribed(t *testing.T) {
 			t.Errorf("%d changed something", n)
 		}
 		h.wantEvents(m, "delivery_status 1 delivered, delivery_status 2 delivered")
-		h.wantReason(m, "unsubscribed")
+		h.wantReason(m, "unsubscribe")
 
 		m = h.send("slow@a.test")
 		<-began
@@ -263,7 +263,7 @@ func TestScheduledMeetsTheList(t *testing.T) {
 		h.await(4)
 		h.wantStates(left, "suppressed")
 		h.wantEvents(left, "delivery_status 1 suppressed")
-		h.wantReason(left, "unsubscribed")
+		h.wantReason(left, "unsubscribe")
 		h.wantStates(later, "suppressed")
 		h.wantReason(later, "complaint")
 		for _, m := range []db.ID{kept, free} {

@@ -18,7 +18,7 @@ var unsubscribedQuery = db.SQL(`UPDATE delivery SET sequence = sequence + 1 WHER
 	RETURNING recipient, state, attempts, sequence`)
 
 // RecordUnsubscribe adds the recipient of a link to the list of unsubscribed addresses, and records
-// delivery_status with the delivery's state and the reason unsubscribed. The delivery may have been
+// delivery_status with the delivery's state and the reason unsubscribe. The delivery may have been
 // deleted. RecordUnsubscribe reports whether anything changed: not if the recipient is already on
 // that list.
 func (q *Queue) RecordUnsubscribe(ctx context.Context, k suppression.UnsubscribeLink) (bool, error) {
@@ -42,7 +42,7 @@ func (q *Queue) RecordUnsubscribe(ctx context.Context, k suppression.Unsubscribe
 			}
 		}
 		done = true
-		s := statusData{MessageInfo: about, ID: k.Message, Recipient: k.Address, Status: Delivered, Sequence: 1, Reason: suppression.ReasonUnsubscribe.EventReason()}
+		s := statusData{MessageInfo: about, ID: k.Message, Recipient: k.Address, Status: Delivered, Sequence: 1, Reason: string(suppression.ReasonUnsubscribe)}
 		err := tx.One(ctx, unsubscribedQuery.With(k.Message, k.Account), &s.Recipient, (*string)(&s.Status), &s.Attempts, &s.Sequence)
 		if err != nil && !errors.Is(err, db.ErrNoRow) {
 			return err

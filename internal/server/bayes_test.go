@@ -147,7 +147,7 @@ func TestBayesLearnsByMoves(t *testing.T) {
 				Results struct {
 					Spam    string
 					Reasons string `json:"spam_reasons"`
-				} `json:"verdicts"`
+				} `json:"check_results"`
 			}
 		}
 		s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String()+"/messages", nil).Decode(t, &list)

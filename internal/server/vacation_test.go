@@ -102,7 +102,7 @@ func submitted(t *testing.T, s *servertest.Server, box int, msg string, to ...st
 func simulated(t *testing.T, s *servertest.Server, from, to, msg string, results map[string]string) int {
 	t.Helper()
 	a := s.API("POST", "/sandbox/inbound", map[string]any{
-		"raw": base64.StdEncoding.EncodeToString([]byte(msg)), "mail_from": from, "rcpt_to": []string{to}, "verdicts": results,
+		"raw": base64.StdEncoding.EncodeToString([]byte(msg)), "mail_from": from, "rcpt_to": []string{to}, "check_results": results,
 	})
 	type reply struct {
 		SMTPCode int `json:"smtp_code"`

@@ -84,7 +84,7 @@ func (o *outsider) shown() map[string]string {
 		Data []struct {
 			ID      string         `json:"id"`
 			Subject string         `json:"subject"`
-			Results map[string]any `json:"verdicts"`
+			Results map[string]any `json:"check_results"`
 			Folders []struct {
 				Folder string `json:"folder"`
 			} `json:"folders"`

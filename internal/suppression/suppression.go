@@ -33,14 +33,6 @@ const (
 // Reasons lists all reasons.
 var Reasons = [...]Reason{ReasonBounce, ReasonComplaint, ReasonUnsubscribe, ReasonManual}
 
-// EventReason returns the reason as used in events.
-func (r Reason) EventReason() string {
-	if r == ReasonUnsubscribe {
-		return "unsubscribed"
-	}
-	return string(r)
-}
-
 // The scopes of an entry.
 const (
 	scopeAll            = "all"
