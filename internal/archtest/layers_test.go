@@ -203,7 +203,7 @@ func TestLayersBite(t *testing.T) {
 		{"internal/queue/a.go", "internal/db/dbtest", "helper for tests"},
 		{"internal/queue/a.go", "internal/models", "on no floor"},
 		{"internal/models/a.go", "internal/db", "on no floor"},
-		{"web/a.go", "internal/db", "on no floor"},
+		{"nowhere/a.go", "internal/db", "on no floor"},
 		{"internal/message/a.go", "internal/db", "both are on floor 2"},
 		{"internal/mailauth/a.go", "internal/db", "mailauth is pure"},
 	}
