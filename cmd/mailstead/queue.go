@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
@@ -39,8 +40,8 @@ type filterFlags struct {
 	NotHeld     bool          `help:"Those that are not held." xor:"held" env:"-"`
 }
 
-func (c *filterFlags) filter(ctx context.Context, d *server.AdminTools) (f queue.Filter, err error) {
-	f = queue.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: c.OlderThan}
+func (c *filterFlags) filter(ctx context.Context, d *server.AdminTools) (f admin.Filter, err error) {
+	f = admin.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: c.OlderThan}
 	if c.Held || c.NotHeld {
 		f.Held = &c.Held
 	}
@@ -76,10 +77,10 @@ type bulkFlags struct {
 	JSON   bool `name:"json" help:"Print the result as JSON." env:"-"`
 }
 
-type operatorFunc func(*queue.Admin, context.Context, queue.Command) (queue.Result, error)
+type operatorFunc func(*admin.Queue, context.Context, admin.Command) (admin.Result, error)
 
 // execute runs a command and prints the result.
-func (c *bulkFlags) execute(past string, or queue.Command, which operatorFunc, before func(ctx context.Context, d *server.AdminTools, or queue.Command) error) error {
+func (c *bulkFlags) execute(past string, or admin.Command, which operatorFunc, before func(ctx context.Context, d *server.AdminTools, or admin.Command) error) error {
 	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		var err error
 		if or.Filter, err = c.filter(ctx, d); err != nil {
@@ -96,7 +97,7 @@ func (c *bulkFlags) execute(past string, or queue.Command, which operatorFunc, b
 		}
 		p := newQueueProgress(past)
 		or.Progress = p.print
-		var res queue.Result
+		var res admin.Result
 		act := func() (err error) {
 			res, err = which(d.Queue, ctx, or)
 			return err
@@ -131,7 +132,7 @@ type bulkResult struct {
 	DryRun    bool `json:"dry_run"`
 }
 
-func (c *bulkFlags) report(past string, res queue.Result) error {
+func (c *bulkFlags) report(past string, res admin.Result) error {
 	if c.JSON {
 		return printJSON(os.Stdout, bulkResult{res.Matched, res.Changed, res.Leased, res.StillHeld, c.DryRun})
 	}
@@ -169,7 +170,7 @@ func newQueueProgress(past string) *queueProgress {
 	return &queueProgress{verb: past, terminal: isTerminal(os.Stderr), printedAt: time.Now()}
 }
 
-func (p *queueProgress) print(res queue.Result) {
+func (p *queueProgress) print(res admin.Result) {
 	every, before, after := 10*time.Second, "", "\n"
 	if p.terminal {
 		every, before, after = time.Second, "\r", ""
@@ -190,7 +191,7 @@ func (p *queueProgress) end() {
 type queueRetry struct{ bulkFlags }
 
 func (c *queueRetry) Run() error {
-	return c.execute("due now", queue.Command{}, (*queue.Admin).Retry, nil)
+	return c.execute("due now", admin.Command{}, (*admin.Queue).Retry, nil)
 }
 
 type queueHold struct {
@@ -200,7 +201,7 @@ type queueHold struct {
 }
 
 func (c *queueHold) Run() error {
-	return c.execute("held", queue.Command{Reason: c.Reason, ExistingOnly: c.Once}, (*queue.Admin).Hold, nil)
+	return c.execute("held", admin.Command{Reason: c.Reason, ExistingOnly: c.Once}, (*admin.Queue).Hold, nil)
 }
 
 type queueRelease struct {
@@ -209,7 +210,7 @@ type queueRelease struct {
 }
 
 func (c *queueRelease) Run() error {
-	return c.execute("released", queue.Command{ExistingOnly: c.Once}, (*queue.Admin).Release, nil)
+	return c.execute("released", admin.Command{ExistingOnly: c.Once}, (*admin.Queue).Release, nil)
 }
 
 // maxUnconfirmedDrops is the maximum number of deliveries dropped without confirmation.
@@ -227,7 +228,7 @@ func (c *queueDrop) Run() error {
 	if c.Wait < 0 {
 		return errors.New("--wait must be a time such as 30s")
 	}
-	return c.execute("dropped", queue.Command{Reason: c.Reason, Silent: c.Silent, Wait: c.Wait}, func(o *queue.Admin, ctx context.Context, or queue.Command) (queue.Result, error) {
+	return c.execute("dropped", admin.Command{Reason: c.Reason, Silent: c.Silent, Wait: c.Wait}, func(o *admin.Queue, ctx context.Context, or admin.Command) (admin.Result, error) {
 		res, err := o.Drop(ctx, or)
 		if err == nil && res.Leased > 0 {
 			err = fmt.Errorf("%s still in the hand of a node, and held when it lets go: give the order again", formatDeliveries(res.Leased))
@@ -237,7 +238,7 @@ func (c *queueDrop) Run() error {
 }
 
 // confirm asks before many deliveries are dropped.
-func (c *queueDrop) confirm(ctx context.Context, d *server.AdminTools, or queue.Command) error {
+func (c *queueDrop) confirm(ctx context.Context, d *server.AdminTools, or admin.Command) error {
 	if c.Yes {
 		return nil
 	}

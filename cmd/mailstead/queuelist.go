@@ -10,7 +10,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/mailstead/mailstead/internal/api"
-	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
@@ -34,11 +34,11 @@ func (c *queueList) Run() error {
 		}
 		t := &table{w: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0), json: c.JSON, remaining: c.Limit, all: c.Limit == 0}
 		switch {
-		case c.Holds && (c.Deliveries || f != queue.Filter{}):
+		case c.Holds && (c.Deliveries || f != admin.Filter{}):
 			return errors.New("--holds shows all standing holds: leave the rest out")
 		case c.Holds:
 			err = listHolds(ctx, d, t)
-		case c.Deliveries || f != queue.Filter{}:
+		case c.Deliveries || f != admin.Filter{}:
 			err = listDeliveries(ctx, d, f, t)
 		default:
 			err = listDestinations(ctx, d, t)
@@ -124,7 +124,7 @@ func formatCount(n int, more bool) string {
 	return fmt.Sprint(n)
 }
 
-func listDeliveries(ctx context.Context, d *server.AdminTools, f queue.Filter, t *table) error {
+func listDeliveries(ctx context.Context, d *server.AdminTools, f admin.Filter, t *table) error {
 	for after := ""; ; {
 		page, next, err := d.Queue.List(ctx, f, after, pageSize)
 		if err != nil {

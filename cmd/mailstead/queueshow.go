@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/api"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/server"
 )
 
@@ -45,11 +46,11 @@ func (c *queueShow) Run() error {
 	})
 }
 
-func (c *queueShow) write(b *strings.Builder, m queue.MessageDetails, whose string) {
+func (c *queueShow) write(b *strings.Builder, m admin.MessageDetails, whose string) {
 	say := func(format string, args ...any) { _, _ = fmt.Fprintf(b, format+"\n", args...) }
 	say("message   %s", m.ID)
 	say("account   %s", whose)
-	if m.View != (queue.MessageView{}) {
+	if m.View != (admin.MessageView{}) {
 		say("from      %s", printable(m.View.From, 200))
 		if m.View.Sender != "" {
 			say("sender    %s", printable(m.View.Sender, 200))

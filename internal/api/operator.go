@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 )
 
 // operatorRoutes registers the endpoints for operators: the queue of all accounts, and the
@@ -94,7 +95,7 @@ type QueueDestinationResponse struct {
 }
 
 // NewQueueDestinationResponse returns the JSON form.
-func NewQueueDestinationResponse(d queue.DestinationStatus) QueueDestinationResponse {
+func NewQueueDestinationResponse(d admin.DestinationStatus) QueueDestinationResponse {
 	out := QueueDestinationResponse{
 		Destination: d.Destination, Waiting: d.Waiting, MoreWaiting: d.MoreWaiting, Held: d.Held, MoreHeld: d.MoreHeld, Leased: d.Leased,
 		OldestAt: optionalTime(d.OldestAt), NextAttemptAt: optionalTime(d.NextAttemptAt), AllDeferred: d.Deferred,
@@ -119,7 +120,7 @@ type listQueueDestinationsInput struct {
 }
 
 func (a *API) listQueueDestinations(ctx context.Context, _ account.Principal, in *listQueueDestinationsInput) (queueDestinationsResponse, error) {
-	only, after := queue.Filter{Destination: in.Destination}, queue.Filter{Destination: in.After}
+	only, after := admin.Filter{Destination: in.Destination}, admin.Filter{Destination: in.After}
 	if err := only.Check(); err != nil {
 		return queueDestinationsResponse{}, err
 	}
@@ -160,7 +161,7 @@ type QueueDeliveryResponse struct {
 }
 
 // NewQueueDeliveryResponse returns the JSON form.
-func NewQueueDeliveryResponse(e queue.Entry) QueueDeliveryResponse {
+func NewQueueDeliveryResponse(e admin.Entry) QueueDeliveryResponse {
 	out := QueueDeliveryResponse{
 		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
 		Attempts: e.Attempts, ExpiresAt: utcTime(e.ExpiresAt), SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
@@ -217,8 +218,8 @@ func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *
 }
 
 // queueFilter converts a selection to a filter and adds its faults to bad.
-func (a *API) queueFilter(ctx context.Context, bad *fault.FieldErrors, c QueueSelection) (f queue.Filter, err error) {
-	f = queue.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: time.Duration(c.OlderThan) * time.Second, Held: c.Held}
+func (a *API) queueFilter(ctx context.Context, bad *fault.FieldErrors, c QueueSelection) (f admin.Filter, err error) {
+	f = admin.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: time.Duration(c.OlderThan) * time.Second, Held: c.Held}
 	if c.OlderThan > 10*365*24*3600 {
 		f.OlderThan = -1 // an invalid value for any filter
 	}
@@ -271,7 +272,7 @@ func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *idPa
 }
 
 // NewQueueMessageResponse returns the JSON form.
-func NewQueueMessageResponse(m queue.MessageDetails) QueueMessageResponse {
+func NewQueueMessageResponse(m admin.MessageDetails) QueueMessageResponse {
 	out := QueueMessageResponse{
 		ID: m.ID, AccountID: m.Account, Status: m.Status, From: m.View.From, Sender: optionalString(m.View.Sender), Subject: m.View.Subject,
 		MessageID: m.View.MessageID, Size: int(m.View.Size), Recipients: newRecipientResponses(m.Deliveries), CreatedAt: utcTime(m.ID.Time()),

@@ -9,7 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/web"
 )
 
@@ -82,19 +82,19 @@ type queueCommandResponse struct {
 }
 
 func (a *API) retryQueue(ctx context.Context, p account.Principal, in *struct{ Body retryQueueRequest }) (queueCommandResponse, error) {
-	return a.runQueueCommand(ctx, p, "retry", in.Body.QueueSelection, queue.Command{}, a.QueueAdmin.Retry)
+	return a.runQueueCommand(ctx, p, "retry", in.Body.QueueSelection, admin.Command{}, a.QueueAdmin.Retry)
 }
 
 func (a *API) holdQueue(ctx context.Context, p account.Principal, in *struct{ Body holdQueueRequest }) (queueCommandResponse, error) {
-	return a.runQueueCommand(ctx, p, "hold", in.Body.QueueSelection, queue.Command{Reason: in.Body.Reason, ExistingOnly: in.Body.Once}, a.QueueAdmin.Hold)
+	return a.runQueueCommand(ctx, p, "hold", in.Body.QueueSelection, admin.Command{Reason: in.Body.Reason, ExistingOnly: in.Body.Once}, a.QueueAdmin.Hold)
 }
 
 func (a *API) releaseQueue(ctx context.Context, p account.Principal, in *struct{ Body releaseQueueRequest }) (queueCommandResponse, error) {
-	return a.runQueueCommand(ctx, p, "release", in.Body.QueueSelection, queue.Command{ExistingOnly: in.Body.Once}, a.QueueAdmin.Release)
+	return a.runQueueCommand(ctx, p, "release", in.Body.QueueSelection, admin.Command{ExistingOnly: in.Body.Once}, a.QueueAdmin.Release)
 }
 
 func (a *API) dropQueue(ctx context.Context, p account.Principal, in *struct{ Body dropQueueRequest }) (queueCommandResponse, error) {
-	or := queue.Command{Reason: in.Body.Reason, Silent: in.Body.Silent, Wait: time.Duration(in.Body.Wait) * time.Second}
+	or := admin.Command{Reason: in.Body.Reason, Silent: in.Body.Silent, Wait: time.Duration(in.Body.Wait) * time.Second}
 	if in.Body.Wait < 0 || in.Body.Wait > maxDropWaitSeconds {
 		or.Wait = -1
 	}
@@ -102,8 +102,8 @@ func (a *API) dropQueue(ctx context.Context, p account.Principal, in *struct{ Bo
 }
 
 // runQueueCommand runs part of a queue command and logs the key that gave it.
-func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb string, c QueueSelection, or queue.Command,
-	do func(context.Context, queue.Command) (queue.Result, error)) (queueCommandResponse, error) {
+func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb string, c QueueSelection, or admin.Command,
+	do func(context.Context, admin.Command) (admin.Result, error)) (queueCommandResponse, error) {
 	var bad fault.FieldErrors
 	if or.Wait < 0 {
 		bad.Add("wait", "out_of_range", "Give 0 to %d seconds.", maxDropWaitSeconds)
@@ -112,7 +112,7 @@ func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb str
 	if or.Filter, err = a.queueFilter(ctx, &bad, c); err != nil {
 		return queueCommandResponse{}, err
 	}
-	or.All, or.DryRun, or.After, or.Limit = c.All || len(bad) > 0 && or.Filter == (queue.Filter{}), c.DryRun, c.After, maxCommandRows
+	or.All, or.DryRun, or.After, or.Limit = c.All || len(bad) > 0 && or.Filter == (admin.Filter{}), c.DryRun, c.After, maxCommandRows
 	if err := mergeFaults(&bad, or.Check()); err != nil {
 		return queueCommandResponse{}, err
 	}

@@ -7,7 +7,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 )
 
 const (
@@ -28,7 +28,7 @@ func (d *Dashboard) queue(v *requestContext) (page, error) {
 		return page{}, err
 	}
 	data := struct {
-		List  []queue.DestinationStatus
+		List  []admin.DestinationStatus
 		Pager pager
 		Rest  queueRemainder
 	}{List: list}
@@ -43,9 +43,9 @@ func (d *Dashboard) queue(v *requestContext) (page, error) {
 }
 
 // runQueueCommand runs a form's command for one destination, in parts, and reports the progress.
-func (d *Dashboard) runQueueCommand(v *requestContext, verb, past string, do func(context.Context, queue.Command) (queue.Result, error)) (actionResult, error) {
+func (d *Dashboard) runQueueCommand(v *requestContext, verb, past string, do func(context.Context, admin.Command) (admin.Result, error)) (actionResult, error) {
 	to := v.formText("destination")
-	or := queue.Command{Filter: queue.Filter{Destination: to}, Reason: v.formText("reason"), Limit: maxCommandRows, After: v.formText("rest")}
+	or := admin.Command{Filter: admin.Filter{Destination: to}, Reason: v.formText("reason"), Limit: maxCommandRows, After: v.formText("rest")}
 	var changed, inHand, kept int
 	for end := time.Now().Add(cmp.Or(d.CommandTimeout, defaultCommandTimeout)); ; {
 		res, err := do(v.ctx, or)

@@ -15,7 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
-	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
@@ -161,7 +161,7 @@ const (
 
 // CheckQueue checks the delivery queue, and whether a node works on it.
 func (k *Data) CheckQueue(ctx context.Context, r *Report) {
-	b, err := queue.ReadBacklog(ctx, k.Inspector)
+	b, err := admin.ReadBacklog(ctx, k.Inspector)
 	if err != nil {
 		r.Fail("Look at the log of the database.", "%v", err)
 		return

@@ -18,18 +18,19 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 )
 
 // operator returns an Admin in another process, like the command line: it sends the nodes no
 // signals unless aloud is set.
-func (h *fixture) operator(aloud bool) *queue.Admin {
-	o := &queue.Admin{
+func (h *fixture) operator(aloud bool) *admin.Queue {
+	o := &admin.Queue{
 		DB: h.db, Events: &event.Log{DB: h.db, Hub: &notify.Hub{}, Now: h.clock.Now}, Now: h.clock.Now,
 		Describe: func(_ context.Context, id db.ID) (queue.MessageInfo, error) { return h.about(id), nil },
-		LoadViews: func(_ context.Context, ids []db.ID) (map[db.ID]queue.MessageView, error) {
-			all := map[db.ID]queue.MessageView{}
+		LoadViews: func(_ context.Context, ids []db.ID) (map[db.ID]admin.MessageView, error) {
+			all := map[db.ID]admin.MessageView{}
 			for _, id := range ids {
-				all[id] = queue.MessageView{From: "Al <al@from.test>", FromAddress: "al@from.test", Sender: "Bounce@list.test", Subject: "Hi"}
+				all[id] = admin.MessageView{From: "Al <al@from.test>", FromAddress: "al@from.test", Sender: "Bounce@list.test", Subject: "Hi"}
 			}
 			return all, nil
 		},
@@ -41,7 +42,7 @@ func (h *fixture) operator(aloud bool) *queue.Admin {
 }
 
 // did checks how many deliveries a command matched, changed and found leased.
-func (h *fixture) did(what string, res queue.Result, err error, matched, changed, inHand int) {
+func (h *fixture) did(what string, res admin.Result, err error, matched, changed, inHand int) {
 	h.t.Helper()
 	if err != nil || res.Matched != matched || res.Changed != changed || res.Leased != inHand {
 		h.t.Errorf("%s: %+v, %v; want %d matched, %d changed, %d in hand", what, res, err, matched, changed, inHand)
@@ -95,13 +96,13 @@ func TestDropInHand(t *testing.T) {
 		<-began
 		two, other := submission("two@a.test"), submission("x@b.test")
 		<-began // in an attempt to b.test
-		res, err := o.Drop(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
+		res, err := o.Drop(ctx, admin.Command{Filter: admin.Filter{Destination: "a.test"}})
 		if err != nil || res.Matched != 2 || res.Changed+res.Leased != 2 || res.Leased < 1 {
 			t.Errorf("without waiting: %+v, %v", res, err)
 		}
-		waited := make(chan queue.Result)
+		waited := make(chan admin.Result)
 		go func() {
-			res, err := o.Drop(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}, Wait: time.Minute, Silent: true})
+			res, err := o.Drop(ctx, admin.Command{Filter: admin.Filter{Destination: "a.test"}, Wait: time.Minute, Silent: true})
 			if err != nil {
 				t.Error(err)
 			}
@@ -128,7 +129,7 @@ func TestDropInHand(t *testing.T) {
 		m.NotifySender = true
 		m.DueAt = h.clock.Now().Add(time.Hour)
 		h.accept(m, to("x@c.test", "y@c.test"))
-		res, err = o.Drop(ctx, queue.Command{Filter: queue.Filter{Message: m.ID, State: queue.Scheduled}, Reason: "no\x00 more"})
+		res, err = o.Drop(ctx, admin.Command{Filter: admin.Filter{Message: m.ID, State: queue.Scheduled}, Reason: "no\x00 more"})
 		h.did("what is scheduled", res, err, 2, 2, 0)
 		notices, _, _, err := h.queue.Notices(ctx, m.ID)
 		if err != nil || len(notices) != 2 || notices[0].Action != queue.ActionFailed || notices[0].Reply != "Dropped by the operator of the service: no more" {
@@ -164,7 +165,7 @@ func TestRetryPutOff(t *testing.T) {
 			t.Errorf("%+v, %v", list, err)
 		}
 		dead.Store(false)
-		res, err := o.Retry(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
+		res, err := o.Retry(ctx, admin.Command{Filter: admin.Filter{Destination: "a.test"}})
 		h.did("retrying", res, err, 4, 4, 0)
 		// Less than a minute has passed: without the retry request nothing would be sent.
 		h.settledOf()
@@ -185,7 +186,7 @@ func TestRetryPutOff(t *testing.T) {
 		h.mu.Lock()
 		delete(h.denied, failing.ID)
 		h.mu.Unlock()
-		res, err = o.Retry(ctx, queue.Command{Filter: queue.Filter{Message: failing.ID}})
+		res, err = o.Retry(ctx, admin.Command{Filter: admin.Filter{Message: failing.ID}})
 		h.did("what failed", res, err, 2, 2, 0)
 		h.later(time.Second)
 		h.awaitDelivered(2)
@@ -201,19 +202,19 @@ func TestOrders(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		h = newFixture(t, d, nil, nil)
 		o := h.operator(false)
-		for what, or := range map[string]queue.Command{
+		for what, or := range map[string]admin.Command{
 			"nothing chosen":  {},
-			"both":            {All: true, Filter: queue.Filter{Destination: "a.test"}},
-			"no domain":       {Filter: queue.Filter{Destination: "a b"}},
-			"a state":         {Filter: queue.Filter{State: queue.Delivered}},
-			"the future":      {Filter: queue.Filter{OlderThan: -time.Second}},
+			"both":            {All: true, Filter: admin.Filter{Destination: "a.test"}},
+			"no domain":       {Filter: admin.Filter{Destination: "a b"}},
+			"a state":         {Filter: admin.Filter{State: queue.Delivered}},
+			"the future":      {Filter: admin.Filter{OlderThan: -time.Second}},
 			"a long reason":   {All: true, Reason: strings.Repeat("x", 501)},
 			"nothing at all!": {ExistingOnly: true},
-			"no sender":       {Filter: queue.Filter{Sender: "a b"}},
+			"no sender":       {Filter: admin.Filter{Sender: "a b"}},
 			"a cursor":        {All: true, After: "nonsense"},
 			"a cursor's end":  {All: true, After: "eyJsIjo5LCJwIjowfQ"}, // {"l":9,"p":0}
 		} {
-			for verb, do := range map[string]func(context.Context, queue.Command) (queue.Result, error){
+			for verb, do := range map[string]func(context.Context, admin.Command) (admin.Result, error){
 				"hold": o.Hold, "release": o.Release, "retry": o.Retry, "drop": o.Drop,
 			} {
 				if _, err := do(t.Context(), or); !fault.Is(err, fault.Invalid) {
@@ -221,7 +222,7 @@ func TestOrders(t *testing.T) {
 				}
 			}
 		}
-		if _, _, err := o.List(t.Context(), queue.Filter{}, "nonsense", 10); !fault.Is(err, fault.Invalid) {
+		if _, _, err := o.List(t.Context(), admin.Filter{}, "nonsense", 10); !fault.Is(err, fault.Invalid) {
 			t.Errorf("a bad cursor: %v", err)
 		}
 		if _, err := o.Show(t.Context(), 1); !fault.Is(err, fault.NotFound) {
@@ -251,9 +252,9 @@ func TestOperatorLists(t *testing.T) {
 			}
 			h.accept(m, to(fmt.Sprintf("x@d%d.test", i%3), fmt.Sprintf("y@d%d.test", i%3)))
 		}
-		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "d1.test", Account: h.account}})
+		res, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Destination: "d1.test", Account: h.account}})
 		h.did("some", res, err, 4, 4, 0)
-		count := func(f queue.Filter, want int) {
+		count := func(f admin.Filter, want int) {
 			t.Helper()
 			for _, page := range []int{1, 3, 7, 100} {
 				seen := map[string]bool{}
@@ -281,7 +282,7 @@ func TestOperatorLists(t *testing.T) {
 			}
 		}
 		yes, no := true, false
-		all, _, err := o.List(ctx, queue.Filter{}, "", 100)
+		all, _, err := o.List(ctx, admin.Filter{}, "", 100)
 		if err != nil || len(all) != 24 {
 			t.Fatalf("%d of 24, %v", len(all), err)
 		}
@@ -294,26 +295,26 @@ func TestOperatorLists(t *testing.T) {
 		if hand < 3 {
 			t.Errorf("%d in hand", hand)
 		}
-		count(queue.Filter{}, 24)
-		count(queue.Filter{Destination: "d1.test"}, 8)
-		count(queue.Filter{Account: other}, 12)
-		count(queue.Filter{Account: other, Destination: "d1.test"}, 4)
-		count(queue.Filter{Account: d.NewID()}, 0)
-		count(queue.Filter{State: queue.Scheduled}, 4)
-		count(queue.Filter{State: queue.Sending}, hand)
-		count(queue.Filter{State: queue.Deferred}, 0)
-		count(queue.Filter{Held: &yes}, 4)
-		count(queue.Filter{Held: &no}, 20)
-		count(queue.Filter{Held: &yes, Destination: "d1.test"}, 4)
-		count(queue.Filter{Held: &yes, Account: h.account}, 4)
-		count(queue.Filter{Message: all[0].Message}, 2)
-		count(queue.Filter{Message: all[0].Message, Destination: "nowhere.test"}, 0)
-		count(queue.Filter{Message: d.NewID()}, 0)
-		count(queue.Filter{Sender: "AL@from.test"}, 24)
-		count(queue.Filter{Sender: "@from.test"}, 24)
-		count(queue.Filter{Sender: "list.test"}, 24)
-		count(queue.Filter{Sender: "bob@from.test"}, 0)
-		count(queue.Filter{OlderThan: time.Since(h.clock.Now()) + 24*time.Hour}, 0)
+		count(admin.Filter{}, 24)
+		count(admin.Filter{Destination: "d1.test"}, 8)
+		count(admin.Filter{Account: other}, 12)
+		count(admin.Filter{Account: other, Destination: "d1.test"}, 4)
+		count(admin.Filter{Account: d.NewID()}, 0)
+		count(admin.Filter{State: queue.Scheduled}, 4)
+		count(admin.Filter{State: queue.Sending}, hand)
+		count(admin.Filter{State: queue.Deferred}, 0)
+		count(admin.Filter{Held: &yes}, 4)
+		count(admin.Filter{Held: &no}, 20)
+		count(admin.Filter{Held: &yes, Destination: "d1.test"}, 4)
+		count(admin.Filter{Held: &yes, Account: h.account}, 4)
+		count(admin.Filter{Message: all[0].Message}, 2)
+		count(admin.Filter{Message: all[0].Message, Destination: "nowhere.test"}, 0)
+		count(admin.Filter{Message: d.NewID()}, 0)
+		count(admin.Filter{Sender: "AL@from.test"}, 24)
+		count(admin.Filter{Sender: "@from.test"}, 24)
+		count(admin.Filter{Sender: "list.test"}, 24)
+		count(admin.Filter{Sender: "bob@from.test"}, 0)
+		count(admin.Filter{OlderThan: time.Since(h.clock.Now()) + 24*time.Hour}, 0)
 
 		names, next, err := o.Destinations(ctx, "", "", 2)
 		if err != nil || next != "d1.test" || len(names) != 2 || names[1].Held != 4 {
@@ -371,16 +372,16 @@ func TestOperatorsRace(t *testing.T) {
 		stop := make(chan struct{})
 		for _, verb := range []func() error{
 			func() error {
-				_, err := o.Hold(t.Context(), queue.Command{Filter: queue.Filter{Destination: "a.test"}})
+				_, err := o.Hold(t.Context(), admin.Command{Filter: admin.Filter{Destination: "a.test"}})
 				return err
 			},
-			func() error { _, err := o.Release(t.Context(), queue.Command{All: true}); return err },
+			func() error { _, err := o.Release(t.Context(), admin.Command{All: true}); return err },
 			func() error {
-				_, err := o.Retry(t.Context(), queue.Command{All: true})
+				_, err := o.Retry(t.Context(), admin.Command{All: true})
 				return err
 			},
 			func() error {
-				_, err := o.Hold(t.Context(), queue.Command{All: true, ExistingOnly: true})
+				_, err := o.Hold(t.Context(), admin.Command{All: true, ExistingOnly: true})
 				return err
 			},
 		} {
@@ -411,14 +412,14 @@ func TestOperatorsRace(t *testing.T) {
 			}
 			ids = append(ids, m.ID)
 			if i%10 == 0 {
-				if _, err := o.Drop(t.Context(), queue.Command{Filter: queue.Filter{Message: m.ID}}); err != nil {
+				if _, err := o.Drop(t.Context(), admin.Command{Filter: admin.Filter{Message: m.ID}}); err != nil {
 					t.Error(err)
 				}
 			}
 		}
 		close(stop)
 		group.Wait()
-		if _, err := o.Release(t.Context(), queue.Command{All: true}); err != nil {
+		if _, err := o.Release(t.Context(), admin.Command{All: true}); err != nil {
 			t.Fatal(err)
 		}
 		final := func() bool {
@@ -434,7 +435,7 @@ func TestOperatorsRace(t *testing.T) {
 		for !final() {
 			h.later(time.Minute)
 			h.hub.Wake(notify.Key{Kind: notify.Hold})
-			if _, err := o.Release(t.Context(), queue.Command{All: true}); err != nil { // deliveries that Drop did not wait for
+			if _, err := o.Release(t.Context(), admin.Command{All: true}); err != nil { // deliveries that Drop did not wait for
 				t.Fatal(err)
 			}
 		}

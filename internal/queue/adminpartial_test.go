@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 )
 
 // A command in parts has the same effect as one without a limit. Each part reads few rows, and a
@@ -31,7 +32,7 @@ func TestOrdersInParts(t *testing.T) {
 			h.send(fmt.Sprintf("x@d%d.test", i%2))
 		}
 		o := h.operator(false)
-		parts := func(do func(context.Context, queue.Command) (queue.Result, error), or queue.Command) (sum queue.Result, parts int) {
+		parts := func(do func(context.Context, admin.Command) (admin.Result, error), or admin.Command) (sum admin.Result, parts int) {
 			t.Helper()
 			or.Limit = 200
 			for {
@@ -46,34 +47,34 @@ func TestOrdersInParts(t *testing.T) {
 				}
 			}
 		}
-		want := func(what string, res queue.Result, n, matched, changed, inHand int) {
+		want := func(what string, res admin.Result, n, matched, changed, inHand int) {
 			t.Helper()
 			h.did(what, res, nil, matched, changed, inHand)
 			if n < 2 {
 				t.Errorf("%s: in %d parts", what, n)
 			}
 		}
-		res, err := o.Hold(ctx, queue.Command{All: true, DryRun: true})
+		res, err := o.Hold(ctx, admin.Command{All: true, DryRun: true})
 		h.did("counting", res, err, messages, 0, 0)
 		hand := h.owned()
-		res, n1 := parts(o.Retry, queue.Command{All: true})
+		res, n1 := parts(o.Retry, admin.Command{All: true})
 		want("retrying", res, n1, messages-hand, messages-hand, 0)
-		res, n1 = parts(o.Hold, queue.Command{Filter: queue.Filter{Destination: "d0.test"}})
+		res, n1 = parts(o.Hold, admin.Command{Filter: admin.Filter{Destination: "d0.test"}})
 		want("holding", res, n1, messages/2, messages/2-40, 40)
 
-		first, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "d1.test"}, Limit: 200})
+		first, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Destination: "d1.test"}, Limit: 200})
 		if err != nil || first.Next == "" {
 			t.Fatal(first, err)
 		}
-		released, n1 := parts(o.Release, queue.Command{Filter: queue.Filter{Destination: "d1.test"}})
+		released, n1 := parts(o.Release, admin.Command{Filter: admin.Filter{Destination: "d1.test"}})
 		want("releasing", released, n1, first.Changed+first.Leased, first.Changed+first.Leased, 0)
-		if _, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "d1.test"}, Limit: 200, After: first.Next}); !fault.Is(err, fault.Conflict) {
+		if _, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Destination: "d1.test"}, Limit: 200, After: first.Next}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("going on with a hold that has ended: %v", err)
 		}
 		if holds, err := o.Holds(ctx); err != nil || len(holds) != 1 || holds[0].Target != "d0.test" {
 			t.Errorf("holds %+v, %v", holds, err)
 		}
-		res, n1 = parts(o.Drop, queue.Command{Filter: queue.Filter{Sender: "list.test"}})
+		res, n1 = parts(o.Drop, admin.Command{Filter: admin.Filter{Sender: "list.test"}})
 		if n1 < 3 || res.Changed != messages-hand || res.Matched < messages {
 			t.Errorf("dropping: %+v in %d parts", res, n1)
 		}
@@ -86,7 +87,7 @@ func TestHeldDoesNotExpire(t *testing.T) {
 		ctx := t.Context()
 		h.run()
 		o := h.operator(true)
-		first, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Account: h.account}})
+		first, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Account: h.account}})
 		h.did("a standing hold", first, err, 0, 0, 0)
 		var m db.ID
 		h.attended(func() bool {
@@ -100,7 +101,7 @@ func TestHeldDoesNotExpire(t *testing.T) {
 		h.later(1000 * time.Hour)
 		h.attended(func() bool { return true })
 		h.wantStates(m, "queued")
-		if _, err := o.Release(ctx, queue.Command{Filter: queue.Filter{Account: h.account}}); err != nil {
+		if _, err := o.Release(ctx, admin.Command{Filter: admin.Filter{Account: h.account}}); err != nil {
 			t.Fatal(err)
 		}
 		h.attended(func() bool { return h.states(m) == "delivered" })
@@ -127,7 +128,7 @@ func TestRetryIsHeard(t *testing.T) {
 			}
 			h.await(destinations)
 			dead.Store(false)
-			res, err := h.operator(true).Retry(t.Context(), queue.Command{All: true})
+			res, err := h.operator(true).Retry(t.Context(), admin.Command{All: true})
 			h.did("retrying", res, err, destinations, destinations, 0)
 			h.awaitDelivered(destinations)
 			for _, m := range all {

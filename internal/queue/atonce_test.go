@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 )
 
 var (
@@ -38,7 +39,7 @@ func TestLimitsAtOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range 40 {
 			all.Go(func() {
-				_, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: fmt.Sprintf("more%d.test", i)}})
+				_, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Destination: fmt.Sprintf("more%d.test", i)}})
 				var f *fault.Error
 				switch {
 				case err == nil:

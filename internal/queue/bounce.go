@@ -12,7 +12,7 @@ import (
 // classifyFailure returns the bounce classification of a final failure. A host's final refusal
 // during the SMTP transaction is always Permanent. The reason tells whether the address is at
 // fault.
-func classifyFailure(stage string, expired bool, s *statusData) bounce.Classification {
+func classifyFailure(stage string, expired bool, s *StatusChange) bounce.Classification {
 	if expired {
 		return bounce.Classification{Type: bounce.Transient, Subtype: bounce.Expired, Category: bounce.ByInfrastructure}
 	}
@@ -22,14 +22,14 @@ func classifyFailure(stage string, expired bool, s *statusData) bounce.Classific
 }
 
 // classifyReport returns the bounce classification of a report, unless its parser already set one.
-func classifyReport(s *statusData, said bounce.Classification) bounce.Classification {
+func classifyReport(s *StatusChange, said bounce.Classification) bounce.Classification {
 	if said.Type != "" {
 		return said
 	}
 	return s.classify("")
 }
 
-func (s *statusData) classify(stage string) bounce.Classification {
+func (s *StatusChange) classify(stage string) bounce.Classification {
 	return bounce.Classify(bounce.Reply{Stage: stage, Code: s.Code, Enhanced: s.Enhanced, Text: s.Reply})
 }
 
@@ -38,7 +38,7 @@ func newBounceKind(v bounce.Classification) *BounceKind {
 }
 
 // diagnostic returns the last reply in one line.
-func (s *statusData) diagnostic() string {
+func (s *StatusChange) diagnostic() string {
 	code := ""
 	if s.Code != 0 {
 		code = fmt.Sprint(s.Code)

@@ -127,10 +127,11 @@ func (q *Queue) claim(f *pendingClaim, now time.Time) {
 func scanDelivery(r db.Row, f *pendingClaim, now time.Time) (*Delivery, error) {
 	d := &Delivery{Destination: f.d.name, dest: f.d, lease: f.lease, checkedAt: now}
 	var state string
-	var due, expires, notify int64
+	var due, expires int64
+	var notify int
 	err := r.Scan(&d.Message, &d.N, &d.Account, &d.Recipient, &d.Kind, &state, &due, &expires, &d.Attempts, &d.sequence,
 		&d.lastOutcome.Code, &d.lastOutcome.Enhanced, &d.lastOutcome.Reply, &d.lastOutcome.Remote, &notify, &d.Original, &d.offersUnsubscribe)
-	d.Notify, d.senderNotify = smtpclient.Notify(notify&notifyBits), smtpclient.Notify(notify>>senderNotifyShift&notifyBits)
+	d.Notify, d.senderNotify = smtpclient.Notify(notify&notifyBits), SenderNotify(notify)
 	d.state, d.due, d.ExpiresAt = State(state), db.Time(due), db.Time(expires)
 	return d, err
 }
@@ -226,13 +227,13 @@ func (q *Queue) promote(d *Delivery) {
 }
 
 func (q *Queue) promoteMutation(d *Delivery, about MessageInfo, why suppression.Reason) (*db.Mutation, error) {
-	data := statusData{MessageInfo: about, ID: d.Message, Recipient: d.Recipient, Status: Queued, Sequence: d.sequence}
+	data := StatusChange{MessageInfo: about, ID: d.Message, Recipient: d.Recipient, Status: Queued, Sequence: d.sequence}
 	now := db.Micros(q.o.Now())
 	update := promoteQuery.With(d.Message, d.N, d.lease, d.sequence+1, now, d.sequence)
 	if why != "" {
 		data.Status, data.Reason, data.Reply = Suppressed, string(why), suppressedReply(why)
 		update = suppressScheduledQuery.With(d.Message, d.N, d.lease, d.sequence+1, now, data.Reply, d.sequence)
 	}
-	also, err := q.eventStatements(data.events(nil))
+	also, err := q.eventStatements(data.Events(nil))
 	return q.conditionalMutation(update, also, true), err
 }

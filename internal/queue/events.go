@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 )
 
-// statusData is the state of a delivery as events report it.
-type statusData struct {
+// StatusChange is a new state of a delivery, as events report it.
+type StatusChange struct {
 	MessageInfo
 	ID          db.ID
 	Recipient   string
@@ -75,7 +75,7 @@ type ComplaintEvent struct {
 	Reporter string `json:"reporter,omitempty" doc:"Who reported it." example:"example.org"`
 }
 
-func (s *statusData) fields(sequence int) EventFields {
+func (s *StatusChange) fields(sequence int) EventFields {
 	metadata := s.Metadata
 	if len(metadata) == 0 || !json.Valid(metadata) {
 		metadata = json.RawMessage("{}")
@@ -84,15 +84,15 @@ func (s *statusData) fields(sequence int) EventFields {
 		Recipient: s.Recipient, Sequence: sequence}
 }
 
-func (s *statusData) newEvent(kind string, data any) event.Input {
+func (s *StatusChange) newEvent(kind string, data any) event.Input {
 	return event.Input{
 		Account: s.Account, Kind: kind, Message: s.ID, Data: data,
 		Domain: s.Domain, Recipient: address.KeyOf(s.Recipient), Status: string(s.Status),
 	}
 }
 
-// events returns the events of a state change: delivery_status, and a bounce if b is not nil.
-func (s *statusData) events(b *BounceKind) []event.Input {
+// Events returns the events of a state change: delivery_status, and a bounce if b is not nil.
+func (s *StatusChange) Events(b *BounceKind) []event.Input {
 	var next *time.Time
 	if s.NextAttempt != nil {
 		utc := s.NextAttempt.UTC()
@@ -112,8 +112,8 @@ func (s *statusData) events(b *BounceKind) []event.Input {
 }
 
 // complaintEvents returns the events of a complaint.
-func (s *statusData) complaintEvents(feedback, reporter string) []event.Input {
-	return append(s.events(nil), s.newEvent(event.Complaint, ComplaintEvent{
+func (s *StatusChange) complaintEvents(feedback, reporter string) []event.Input {
+	return append(s.Events(nil), s.newEvent(event.Complaint, ComplaintEvent{
 		EventFields: s.fields(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
 	}))
 }

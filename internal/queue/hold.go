@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -45,15 +44,13 @@ func (h *Hold) Account() (db.ID, bool) {
 	return db.ID(id), h.Kind == HoldAccount && err == nil
 }
 
-// individualHold is the hold id of a delivery that no active hold applies to.
-const individualHold db.ID = 1
-
-// maxHolds is the maximum of active holds. Every node keeps all of them in memory.
-const maxHolds = 1000
+// IndividualHold is the hold id of a delivery that no active hold applies to.
+const IndividualHold db.ID = 1
 
 var holdsQuery = db.SQL(`SELECT id, kind, target, reason, created_at FROM queue_hold ORDER BY id`)
 
-func readHolds(ctx context.Context, r db.Reader) ([]Hold, error) {
+// ReadHolds returns the active holds, the oldest first.
+func ReadHolds(ctx context.Context, r db.Reader) ([]Hold, error) {
 	return db.All(ctx, r, holdsQuery.With(), func(r db.Row) (h Hold, err error) {
 		var created int64
 		err = r.Scan(&h.ID, (*string)(&h.Kind), &h.Target, &h.Reason, &created)
@@ -121,22 +118,15 @@ var (
 		WHERE (message, n) IN (SELECT message, n FROM delivery
 			WHERE lease = 0 AND state IN ('scheduled', 'queued', 'deferred') AND hold = $1 ORDER BY message, n LIMIT $3)
 		AND lease + 0 = 0 AND hold + 0 = $1`)
-	retryRequestsQuery = db.SQL(`SELECT destination, at FROM retry_request WHERE at > $1 ORDER BY at DESC LIMIT $2`)
 )
 
-const (
-	// retryRequestTTL is how long a retry request is remembered.
-	retryRequestTTL = time.Hour
-	// allDestinations, as the destination of a retry request, means all destinations.
-	allDestinations = ""
-	// maxReleaseChunks is the maximum of chunks released per poll, because a poll has other work.
-	maxReleaseChunks = 3
-)
+// maxReleaseChunks is the maximum of chunks released per poll, because a poll has other work.
+const maxReleaseChunks = 3
 
 // applyOperatorRequests applies the requests of operators, also those made on other nodes and on
 // the command line. It reads the active holds, releases held deliveries, and retries destinations.
 func (q *Queue) applyOperatorRequests(ctx context.Context, now time.Time) error {
-	list, err := readHolds(ctx, q.o.DB)
+	list, err := ReadHolds(ctx, q.o.DB)
 	if err != nil {
 		return err
 	}
@@ -245,7 +235,7 @@ func (q *Queue) holdWaitingRows(d *destination, hold db.ID) {
 // releaseOrphans releases deliveries of holds that were removed: a node may have held them before
 // it learned of the removal.
 func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time.Time) error {
-	for hold := individualHold; ; {
+	for hold := IndividualHold; ; {
 		err := q.o.DB.One(ctx, nextHoldQuery.With(hold), &hold)
 		if errors.Is(err, db.ErrNoRow) {
 			return nil
@@ -257,7 +247,7 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time
 			continue
 		}
 		// The hold may have been added after the holds were read.
-		if list, err := readHolds(ctx, q.o.DB); err != nil {
+		if list, err := ReadHolds(ctx, q.o.DB); err != nil {
 			return err
 		} else if slices.ContainsFunc(list, func(h Hold) bool { return h.ID == hold }) {
 			continue
@@ -282,49 +272,4 @@ func (q *Queue) releaseHold(ctx context.Context, hold db.ID, now time.Time) (mor
 	q.holdsReadAt = time.Time{}
 	q.wakeAt(now)
 	return true, nil
-}
-
-// applyRetryRequests retries the destinations that operators requested.
-func (q *Queue) applyRetryRequests(ctx context.Context, now time.Time) error {
-	heard := map[string]int64{}
-	err := q.o.DB.Each(ctx, retryRequestsQuery.With(db.Micros(now.Add(-retryRequestTTL)), chunkRows), func(r db.Row) error {
-		var name string
-		var at int64
-		err := r.Scan(&name, &at)
-		heard[name] = at
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	before := q.retryRequests
-	maps.DeleteFunc(before, func(name string, at int64) bool { return heard[name] != at })
-	if len(heard) > len(before) && q.o.ResetBackoff != nil {
-		q.o.ResetBackoff()
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for name, at := range heard {
-		if before[name] == at {
-			continue
-		}
-		if name != allDestinations {
-			q.retryDestination(q.dest(name))
-			continue
-		}
-		for _, d := range q.dests {
-			q.retryDestination(d)
-		}
-	}
-	q.retryRequests = heard
-	return nil
-}
-
-// retryDestination tries a destination now, even if it is in backoff. q.mu is held.
-func (q *Queue) retryDestination(d *destination) {
-	d.backoffUntil, d.pausedUntil = time.Time{}, time.Time{}
-	q.markWaiting(d)
-	q.refill(d)
-	q.startSessions(d)
-	q.removeIdleDestination(d)
 }

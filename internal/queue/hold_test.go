@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 )
 
 func (h *fixture) heldRows() (n int) {
@@ -30,7 +31,7 @@ func TestHoldDestination(t *testing.T) {
 		scheduled := h.message()
 		scheduled.DueAt = h.clock.Now().Add(time.Hour)
 		h.accept(scheduled, to("ok@a.test"))
-		to1 := queue.Command{Filter: queue.Filter{Destination: "A.test."}, Reason: "they asked"}
+		to1 := admin.Command{Filter: admin.Filter{Destination: "A.test."}, Reason: "they asked"}
 		dry := to1
 		dry.DryRun = true
 		res, err := o.Hold(ctx, dry)
@@ -49,7 +50,7 @@ func TestHoldDestination(t *testing.T) {
 		})
 		no := false
 		h.attended(func() bool { // mail sent before the node read the hold is delivered
-			list, _, err := o.List(ctx, queue.Filter{Destination: "a.test", Held: &no}, "", 10)
+			list, _, err := o.List(ctx, admin.Filter{Destination: "a.test", Held: &no}, "", 10)
 			return err == nil && len(list) == 0
 		})
 		before := h.expiry(later)
@@ -77,7 +78,7 @@ func TestHoldDestination(t *testing.T) {
 			t.Error(err)
 		}
 		h.wantStates(cancelled, "cancelled")
-		res, err = o.Release(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
+		res, err = o.Release(ctx, admin.Command{Filter: admin.Filter{Destination: "a.test"}})
 		h.did("releasing", res, err, held, held, 0)
 		if moved := h.expiry(later).Sub(before); moved != h.clock.Now().Sub(now) && moved < 50*time.Hour {
 			t.Errorf("the expiry moved by %v", moved)
@@ -111,9 +112,9 @@ func TestHoldInHand(t *testing.T) {
 		one := h.send("one@a.test")
 		<-began
 		two, three := h.send("two@a.test"), h.send("three@a.test")
-		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Message: one}})
+		res, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Message: one}})
 		h.did("what is carried", res, err, 1, 0, 1)
-		res, err = o.Hold(ctx, queue.Command{Filter: queue.Filter{Message: two}})
+		res, err = o.Hold(ctx, admin.Command{Filter: admin.Filter{Message: two}})
 		h.did("what is in memory", res, err, 1, 0, 1)
 		h.clock.add(2 * time.Second)
 		finish <- deferred
@@ -129,7 +130,7 @@ func TestHoldInHand(t *testing.T) {
 			t.Errorf("%d held", n)
 		}
 		h.later(2 * time.Minute)
-		res, err = o.Release(ctx, queue.Command{All: true})
+		res, err = o.Release(ctx, admin.Command{All: true})
 		h.did("releasing", res, err, 2, 2, 0)
 		h.later(6 * time.Second)
 		for range 2 {
@@ -164,7 +165,7 @@ func TestHoldLetsGo(t *testing.T) {
 		for range 5 {
 			waiting = append(waiting, h.send("x@a.test"))
 		}
-		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Account: h.account}, Reason: "a spammer"})
+		res, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Account: h.account}, Reason: "a spammer"})
 		// The node may poll by itself as soon as the hold exists. It then holds deliveries that the
 		// command also finds held, or is about to hold.
 		if err != nil || res.Matched < 1 || res.Matched > 6 || res.Leased < 1 || res.Changed+res.Leased != res.Matched {
@@ -178,7 +179,7 @@ func TestHoldLetsGo(t *testing.T) {
 		finish <- true
 		h.await(1)
 		// No attempt is running any more, so Drop ends all of them.
-		res, err = o.Drop(ctx, queue.Command{Filter: queue.Filter{Account: h.account}, Reason: "spam"})
+		res, err = o.Drop(ctx, admin.Command{Filter: admin.Filter{Account: h.account}, Reason: "spam"})
 		h.did("dropping", res, err, 5, 5, 0)
 		for _, m := range waiting {
 			h.wantStates(m, "failed")
@@ -206,7 +207,7 @@ func TestHoldSurvives(t *testing.T) {
 		ctx := t.Context()
 		held, marked := h.send("x@a.test"), h.send("x@b.test") // leased by a node that does not run
 		o := h.operator(false)
-		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Message: marked}})
+		res, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Message: marked}})
 		h.did("in hand", res, err, 1, 0, 1)
 		after := newFixture(t, d, h.next(), script())
 		after.account = h.account
@@ -215,7 +216,7 @@ func TestHoldSurvives(t *testing.T) {
 		after.attended(func() bool { return after.heldRows() == 1 && after.owned() == 1 })
 		after.attended(func() bool { return after.states(held) != "queued" && after.states(held) != "sending" })
 		after.wantStates(marked, "queued")
-		res, err = o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "c.test"}})
+		res, err = o.Hold(ctx, admin.Command{Filter: admin.Filter{Destination: "c.test"}})
 		after.did("nothing yet", res, err, 0, 0, 0)
 		after.end()
 		if n := after.heldRows(); n != 1 {
@@ -229,7 +230,7 @@ func TestOrphans(t *testing.T) {
 	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		ctx := t.Context()
 		o := h.operator(false)
-		res, err := o.Hold(ctx, queue.Command{Filter: queue.Filter{Destination: "a.test"}})
+		res, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Destination: "a.test"}})
 		h.did("a standing hold", res, err, 0, 0, 0)
 		h.run()
 		h.attended(func() bool { // the node has read the hold

@@ -52,6 +52,11 @@ const (
 	delayNoticeChunk = 200
 )
 
+// SenderNotify returns the sender's NOTIFY from the column notify.
+func SenderNotify(column int) smtpclient.Notify {
+	return smtpclient.Notify(column >> senderNotifyShift & notifyBits)
+}
+
 // senderNotify returns NOTIFY for notices about a recipient, or its default (RFC 3461 §4.1).
 func (p *Reservation) senderNotify(r Recipient) smtpclient.Notify {
 	switch {
@@ -117,7 +122,8 @@ var (
 		RETURNING message, n, recipient, orcpt, code, enhanced, reply, remote_host, due_at, expires_at`)
 )
 
-func (n *Notice) insertStatement() db.Statement {
+// InsertStatement returns the statement that inserts the notice, for the commit of what it reports.
+func (n *Notice) InsertStatement() db.Statement {
 	return insertNoticeQuery.With(n.ID, n.Message, n.N, n.Action, n.Recipient, n.Original, n.Code, n.Enhanced, n.Reply, n.Remote,
 		db.Micros(n.NextAt), db.Micros(n.ExpiresAt), db.Micros(n.At))
 }
@@ -159,7 +165,7 @@ func (q *Queue) AddDelayNotices(ctx context.Context) (more bool, err error) {
 			return err
 		}
 		for i := range found {
-			if _, err := tx.Exec(ctx, found[i].insertStatement()); err != nil {
+			if _, err := tx.Exec(ctx, found[i].InsertStatement()); err != nil {
 				return err
 			}
 		}

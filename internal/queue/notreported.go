@@ -49,7 +49,7 @@ func (q *Queue) FailNotices(ctx context.Context, message db.ID, list []Notice) e
 }
 
 func (q *Queue) recordNotReported(ctx context.Context, tx *db.Tx, about MessageInfo, message db.ID, n int) error {
-	s := statusData{MessageInfo: about, ID: message, Reason: ReasonNotReported}
+	s := StatusChange{MessageInfo: about, ID: message, Reason: ReasonNotReported}
 	err := tx.One(ctx, notReportedQuery.With(message, n), &s.Recipient, (*string)(&s.Status), &s.Attempts, &s.Sequence,
 		&s.Code, &s.Enhanced, &s.Reply, &s.Remote)
 	if errors.Is(err, db.ErrNoRow) {
@@ -59,9 +59,9 @@ func (q *Queue) recordNotReported(ctx context.Context, tx *db.Tx, about MessageI
 		return err
 	}
 	s.Sequence--
-	events := s.events(nil)
+	events := s.Events(nil)
 	for i := range events { // the state did not change
 		events[i].Status = ""
 	}
-	return q.recordEvents(ctx, tx, events)
+	return recordEvents(ctx, tx, q.o.Events, events)
 }

@@ -64,7 +64,7 @@ func (q *Queue) Fail(ctx context.Context, message db.ID, reason string) (int, er
 // finish ends the open deliveries that are not in an attempt.
 func (q *Queue) finish(ctx context.Context, message db.ID, state State, reason string) (int, error) {
 	return q.override(ctx, message, func(tx *db.Tx, about MessageInfo, n int) (bool, error) {
-		s, err := q.changeState(ctx, tx, about, finishQuery.With(message, n, string(state), reason, db.Micros(q.o.Now())), message, state)
+		s, err := changeState(ctx, tx, q.o.Events, about, finishQuery.With(message, n, string(state), reason, db.Micros(q.o.Now())), message, state)
 		return s != nil, err
 	})
 }
@@ -75,15 +75,19 @@ func (q *Queue) finish(ctx context.Context, message db.ID, state State, reason s
 func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	var to []string
 	now := q.o.Now()
+	cooledAt := now.Add(-retryCooldown)
 	n, err := q.override(ctx, message, func(tx *db.Tx, about MessageInfo, n int) (bool, error) {
-		s, err := q.changeState(ctx, tx, about, requeueFailedQuery.With(message, n, db.Micros(now), db.Micros(now.Add(retryLifetime)), freeRetries, db.Micros(now.Add(-retryCooldown))), message, Queued)
-		if s == nil && err == nil {
-			s, err = updateDelivery(ctx, tx, retryNowQuery.With(message, n, db.Micros(now), freeRetries, db.Micros(now.Add(-retryCooldown))))
+		destination, ok, err := RequeueFailed(ctx, tx, q.o.Events, about, message, n, now, freeRetries, cooledAt)
+		if !ok && err == nil {
+			var d *updatedDelivery
+			if d, err = updateDelivery(ctx, tx, retryNowQuery.With(message, n, db.Micros(now), freeRetries, db.Micros(cooledAt))); d != nil {
+				destination, ok = d.destination, true
+			}
 		}
-		if s != nil {
-			to = append(to, s.destination)
+		if ok {
+			to = append(to, destination)
 		}
-		return s != nil, err
+		return ok, err
 	})
 	if err == nil && n == 0 {
 		err = q.retryError(ctx, message, now)
@@ -136,6 +140,17 @@ func (q *Queue) Reschedule(ctx context.Context, message db.ID, due, expires time
 	defer q.mu.Unlock()
 	q.wakeAt(due)
 	return nil
+}
+
+// RequeueFailed queues a failed delivery again, and records the event. ok is false if it is not
+// failed, or had freeAttempts attempts and the last one was after cooledAt.
+func RequeueFailed(ctx context.Context, tx *db.Tx, events *event.Log, about MessageInfo, message db.ID, n int, now time.Time, freeAttempts int, cooledAt time.Time) (destination string, ok bool, err error) {
+	c, err := changeState(ctx, tx, events, about,
+		requeueFailedQuery.With(message, n, db.Micros(now), db.Micros(now.Add(retryLifetime)), freeAttempts, db.Micros(cooledAt)), message, Queued)
+	if c == nil {
+		return "", false, err
+	}
+	return c.destination, true, err
 }
 
 // override changes the deliveries of a message that are not in an attempt. Meanwhile no session
@@ -204,7 +219,7 @@ func (q *Queue) recheckDeliveries(message db.ID, all []int) {
 
 // updatedDelivery is a delivery after a conditional update.
 type updatedDelivery struct {
-	statusData
+	StatusChange
 	destination string
 }
 
@@ -220,19 +235,19 @@ func updateDelivery(ctx context.Context, tx *db.Tx, s db.Statement) (*updatedDel
 }
 
 // changeState runs a conditional update and records one delivery_status event.
-func (q *Queue) changeState(ctx context.Context, tx *db.Tx, about MessageInfo, s db.Statement, message db.ID, state State) (*updatedDelivery, error) {
+func changeState(ctx context.Context, tx *db.Tx, events *event.Log, about MessageInfo, s db.Statement, message db.ID, state State) (*updatedDelivery, error) {
 	c, err := updateDelivery(ctx, tx, s)
 	if err != nil || c == nil {
 		return nil, err
 	}
 	c.MessageInfo, c.ID, c.Status = about, message, state
 	c.Sequence--
-	return c, q.recordEvents(ctx, tx, c.events(nil))
+	return c, recordEvents(ctx, tx, events, c.Events(nil))
 }
 
-func (q *Queue) recordEvents(ctx context.Context, tx *db.Tx, events []event.Input) error {
+func recordEvents(ctx context.Context, tx *db.Tx, log *event.Log, events []event.Input) error {
 	for _, e := range events {
-		if err := q.o.Events.Record(ctx, tx, e); err != nil {
+		if err := log.Record(ctx, tx, e); err != nil {
 			return err
 		}
 	}

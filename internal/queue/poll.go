@@ -119,20 +119,27 @@ func (q *Queue) findDue(ctx context.Context, now time.Time) error {
 // begins; "" after the last.
 func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Time) (found []dueDestination, next string, err error) {
 	for range maxDestinationScan {
-		w := dueDestination{}
-		err := q.o.DB.One(ctx, nextDestinationQuery.With(cursor), &w.destination, &w.due)
-		if errors.Is(err, db.ErrNoRow) {
-			return found, "", nil
+		name, due, err := NextWaiting(ctx, q.o.DB, cursor)
+		if name == "" || err != nil {
+			return found, "", err
 		}
-		if err != nil {
-			return nil, "", err
-		}
-		cursor = w.destination
-		if w.due <= db.Micros(now) {
-			found = append(found, w)
+		cursor = name
+		if !due.After(now) {
+			found = append(found, dueDestination{name, db.Micros(due)})
 		}
 	}
 	return found, cursor, nil
+}
+
+// NextWaiting returns the first destination after one that has waiting deliveries, and when the
+// first of them is due; "" for none.
+func NextWaiting(ctx context.Context, r db.Reader, after string) (name string, due time.Time, err error) {
+	var at int64
+	err = r.One(ctx, nextDestinationQuery.With(after), &name, &at)
+	if errors.Is(err, db.ErrNoRow) {
+		return "", time.Time{}, nil
+	}
+	return name, db.Time(at), err
 }
 
 // addDue records destinations with due rows. q.mu is held.

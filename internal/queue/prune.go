@@ -102,7 +102,7 @@ func (q *Queue) PruneAttempts(ctx context.Context, before time.Time, limit int) 
 // RecordBounceOfDeleted handles a DSN about a delivery of API mail whose rows were deleted: it can
 // only suppress the recipient. It reports whether the recipient was added to the account's list.
 func (q *Queue) RecordBounceOfDeleted(ctx context.Context, account, message db.ID, n int, recipient address.Address, r Report) (bool, error) {
-	s := statusData{
+	s := StatusChange{
 		MessageInfo: MessageInfo{Account: account, API: true}, ID: message, Recipient: recipient.String(), Status: Bounced,
 		Code: r.Code, Enhanced: db.CleanText(r.Enhanced, 16), Reply: db.CleanText(r.Text, maxReply), Remote: db.CleanText(r.Remote, 255),
 	}
@@ -125,8 +125,8 @@ func (q *Queue) RecordComplaintOfDeleted(ctx context.Context, message db.ID, n i
 	if err != nil {
 		return false, err
 	}
-	c := updatedDelivery{statusData: statusData{MessageInfo: about, ID: message, Recipient: recipient.String(), Status: Complained}}
-	add, ok := q.suppressStatement(&c.statusData, n, suppression.ReasonComplaint, r.Text)
+	c := updatedDelivery{StatusChange: StatusChange{MessageInfo: about, ID: message, Recipient: recipient.String(), Status: Complained}}
+	add, ok := q.suppressStatement(&c.StatusChange, n, suppression.ReasonComplaint, r.Text)
 	if !ok {
 		return false, nil
 	}
@@ -137,7 +137,7 @@ func (q *Queue) RecordComplaintOfDeleted(ctx context.Context, message db.ID, n i
 			return err
 		}
 		events := c.complaintEvents(db.CleanText(r.Text, maxReply), db.CleanText(r.Remote, 255))
-		return q.recordEvents(ctx, tx, events[len(events)-1:]) // without delivery_status: no state is left to change
+		return recordEvents(ctx, tx, q.o.Events, events[len(events)-1:]) // without delivery_status: no state is left to change
 	})
 	return listed && err == nil, err
 }

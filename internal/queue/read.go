@@ -74,6 +74,19 @@ func (q *Queue) Deliveries(ctx context.Context, message db.ID) ([]DeliveryStatus
 	return q.groupRows(rows)[message], nil
 }
 
+// ReadDeliveries is Deliveries without a queue: every delivery that a node has leased is Sending.
+func ReadDeliveries(ctx context.Context, r db.Reader, message db.ID) ([]DeliveryStatus, error) {
+	rows, err := db.All(ctx, r, deliveriesQuery.With(message), scanDeliveryRow)
+	list := make([]DeliveryStatus, len(rows))
+	for i, row := range rows {
+		if row.lease > 0 && !row.State.Final() && row.State != Scheduled {
+			row.State = Sending
+		}
+		list[i] = row.DeliveryStatus
+	}
+	return list, err
+}
+
 // deliveryRow is a row of the delivery table.
 type deliveryRow struct {
 	DeliveryStatus
@@ -108,10 +121,11 @@ func (q *Queue) groupRows(rows []deliveryRow) map[db.ID][]DeliveryStatus {
 
 // Attempts returns the attempts of a message and the later remarks, sorted by delivery and time.
 func (q *Queue) Attempts(ctx context.Context, message db.ID) ([]Attempt, error) {
-	return readAttempts(ctx, q.o.DB, message)
+	return ReadAttempts(ctx, q.o.DB, message)
 }
 
-func readAttempts(ctx context.Context, d *db.DB, message db.ID) ([]Attempt, error) {
+// ReadAttempts is Attempts without a queue.
+func ReadAttempts(ctx context.Context, d db.Reader, message db.ID) ([]Attempt, error) {
 	return db.All(ctx, d, attemptsQuery.With(message), func(r db.Row) (a Attempt, err error) {
 		var started, micros int64
 		err = r.Scan(&a.N, &a.Number, &started, &micros, (*string)(&a.Outcome), &a.Host, &a.IP, &a.TLS, &a.Stage,

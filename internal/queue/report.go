@@ -59,14 +59,14 @@ func (q *Queue) RecordBounce(ctx context.Context, message db.ID, n int, r Report
 		db.Micros(q.o.Now()))
 	return q.applyReport(ctx, message, n, update, func(c *updatedDelivery) ([]event.Input, []db.Statement) {
 		c.Status = Bounced
-		b := classifyReport(&c.statusData, r.Bounce)
+		b := classifyReport(&c.StatusChange, r.Bounce)
 		also := []db.Statement{q.transitionStatement(message, n, StageReport, c.Status, r)}
 		if b.Suppress {
-			if s, ok := q.suppressStatement(&c.statusData, n, suppression.ReasonBounce, c.diagnostic()); ok {
+			if s, ok := q.suppressStatement(&c.StatusChange, n, suppression.ReasonBounce, c.diagnostic()); ok {
 				also = append(also, s)
 			}
 		}
-		return c.events(newBounceKind(b)), also
+		return c.Events(newBounceKind(b)), also
 	})
 }
 
@@ -78,7 +78,7 @@ func (q *Queue) RecordComplaint(ctx context.Context, message db.ID, n int, r Rep
 	return q.applyReport(ctx, message, n, update, func(c *updatedDelivery) ([]event.Input, []db.Statement) {
 		c.Status = Complained
 		also := []db.Statement{q.transitionStatement(message, n, StageComplaint, c.Status, r)}
-		if s, ok := q.suppressStatement(&c.statusData, n, suppression.ReasonComplaint, r.Text); ok {
+		if s, ok := q.suppressStatement(&c.StatusChange, n, suppression.ReasonComplaint, r.Text); ok {
 			also = append(also, s)
 		}
 		return c.complaintEvents(db.CleanText(r.Text, maxReply), db.CleanText(r.Remote, 255)), also
@@ -111,7 +111,7 @@ func (q *Queue) applyReport(ctx context.Context, message db.ID, n int, update db
 				return err
 			}
 		}
-		return q.recordEvents(ctx, tx, events)
+		return recordEvents(ctx, tx, q.o.Events, events)
 	})
 	if err != nil {
 		return false, err

@@ -150,8 +150,8 @@ func (p *Reservation) AddStatements(b *db.Batch) {
 func (p *Reservation) addSuppressed(b *db.Batch, n int) {
 	row := &p.rows[n]
 	reply := suppressedReply(row.Suppressed)
-	data := statusData{MessageInfo: p.m.MessageInfo, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reply: reply, Reason: string(row.Suppressed)}
-	if also, err := p.q.eventStatements(data.events(nil)); err == nil { // its data is plain text
+	data := StatusChange{MessageInfo: p.m.MessageInfo, ID: p.m.ID, Recipient: row.Address, Status: Suppressed, Reply: reply, Reason: string(row.Suppressed)}
+	if also, err := p.q.eventStatements(data.Events(nil)); err == nil { // its data is plain text
 		b.Queue(also[0])
 	}
 	b.Queue(p.insertStatement(n, Suppressed, p.at, nil, 1, reply, 0))

@@ -208,7 +208,7 @@ func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo)
 	if v.State == Deferred {
 		due = v.due
 	}
-	data := statusData{
+	data := StatusChange{
 		MessageInfo: about, ID: d.Message, Recipient: d.Recipient, Status: v.State, Sequence: d.sequence,
 		Attempts: attempts, Code: v.Code, Enhanced: v.Enhanced, Reply: v.Reply, Remote: v.Remote, Via: v.Via,
 	}
@@ -218,18 +218,18 @@ func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo)
 	case Deferred:
 		if d.state != Deferred {
 			data.NextAttempt = &due
-			events = data.events(nil)
+			events = data.Events(nil)
 		}
 	case Bounced:
 		b := classifyFailure(v.Stage, v.expired, &data)
-		events = data.events(newBounceKind(b))
+		events = data.Events(newBounceKind(b))
 		if b.Suppress {
 			if s, ok := q.suppressStatement(&data, d.N, suppression.ReasonBounce, data.diagnostic()); ok {
 				also = append(also, s)
 			}
 		}
 	default:
-		events = data.events(nil)
+		events = data.Events(nil)
 	}
 	recorded, err := q.eventStatements(events)
 	if err != nil {
@@ -242,7 +242,7 @@ func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo)
 	}
 	notice := q.newNotice(d, v)
 	if notice != nil {
-		also = append(also, notice.insertStatement())
+		also = append(also, notice.InsertStatement())
 	}
 	update := settleQuery.With(d.Message, d.N, d.lease, string(v.State), db.Micros(due), attempts, d.sequence+len(events),
 		v.Code, v.Enhanced, v.Reply, v.Remote, db.Micros(now), d.sequence)

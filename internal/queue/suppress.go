@@ -13,7 +13,7 @@ import (
 // suppressStatement returns the statement that adds the recipient of a delivery to the account's
 // suppression list, for the commit of the outcome. It returns false for mail that suppresses
 // nothing: mail that a mailbox submitted or that the service wrote.
-func (q *Queue) suppressStatement(s *statusData, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
+func (q *Queue) suppressStatement(s *StatusChange, n int, why suppression.Reason, diagnostic string) (db.Statement, bool) {
 	if !s.API || s.Private {
 		return db.Statement{}, false
 	}

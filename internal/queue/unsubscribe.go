@@ -42,17 +42,17 @@ func (q *Queue) RecordUnsubscribe(ctx context.Context, k suppression.Unsubscribe
 			}
 		}
 		done = true
-		s := statusData{MessageInfo: about, ID: k.Message, Recipient: k.Address, Status: Delivered, Sequence: 1, Reason: string(suppression.ReasonUnsubscribe)}
+		s := StatusChange{MessageInfo: about, ID: k.Message, Recipient: k.Address, Status: Delivered, Sequence: 1, Reason: string(suppression.ReasonUnsubscribe)}
 		err := tx.One(ctx, unsubscribedQuery.With(k.Message, k.Account), &s.Recipient, (*string)(&s.Status), &s.Attempts, &s.Sequence)
 		if err != nil && !errors.Is(err, db.ErrNoRow) {
 			return err
 		}
 		s.Sequence--
-		events := s.events(nil)
+		events := s.Events(nil)
 		for i := range events { // the state did not change
 			events[i].Status = stat.StatusUnsubscribed
 		}
-		return q.recordEvents(ctx, tx, events)
+		return recordEvents(ctx, tx, q.o.Events, events)
 	})
 	return done && err == nil, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 )
 
 // A host that was down is dialled as soon as an operator requests it. The clock stands still, so it
@@ -29,8 +30,8 @@ func TestOperatorWantsIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	start(t, back, &sink{})
-	o := &queue.Admin{DB: h.db, Events: &event.Log{DB: h.db, Hub: h.hub, Now: h.clock}, Now: h.clock, Wake: h.hub.Wake}
-	res, err := o.Retry(t.Context(), queue.Command{Filter: queue.Filter{Destination: "back.test"}})
+	o := &admin.Queue{DB: h.db, Events: &event.Log{DB: h.db, Hub: h.hub, Now: h.clock}, Now: h.clock, Wake: h.hub.Wake}
+	res, err := o.Retry(t.Context(), admin.Command{Filter: admin.Filter{Destination: "back.test"}})
 	if err != nil || res.Changed != 1 {
 		t.Fatal(res, err)
 	}

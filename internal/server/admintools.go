@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
-	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -28,7 +28,7 @@ import (
 // the service is running.
 type AdminTools struct {
 	Accounts *account.Accounts
-	Queue    *queue.Admin
+	Queue    *admin.Queue
 	Audit    *audit.Log
 	Users    *user.Users    // only for links; nobody signs in through AdminTools
 	Limits   *quota.Limiter // without the service's settings: use Overrides
@@ -80,7 +80,7 @@ func newAdminTools(ctx context.Context, d *db.DB) *AdminTools {
 	return &AdminTools{
 		db: d, domains: domain.New(domain.Options{DB: d, Hub: hub, Now: time.Now}), Accounts: account.New(d, hub, time.Now), Audit: &audit.Log{DB: d, Now: time.Now},
 		Users: &user.Users{DB: d, Now: time.Now}, Limits: &quota.Limiter{DB: d, Hub: hub, Now: time.Now},
-		Queue: &queue.Admin{
+		Queue: &admin.Queue{
 			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: messages.MessageInfo, LoadViews: messages.MessageViews,
 			Wake: func(k notify.Key) { notifyNodes(ctx, d, k) },
 		},

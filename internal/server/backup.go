@@ -17,7 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/user"
 )
@@ -103,7 +103,7 @@ func Restore(ctx context.Context, c Config, from string, how RestoreOptions) (do
 		if !how.Hold {
 			return nil
 		}
-		_, err := newAdminTools(ctx, d).Queue.Hold(ctx, queue.Command{All: true, ExistingOnly: true, Reason: "restored from a backup"})
+		_, err := newAdminTools(ctx, d).Queue.Hold(ctx, admin.Command{All: true, ExistingOnly: true, Reason: "restored from a backup"})
 		return err
 	})
 	return done, err

@@ -33,6 +33,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/relay"
@@ -73,7 +74,7 @@ type Server struct {
 	Folders      *folder.Store
 	Search       *search.Index
 	Queue        *queue.Queue
-	Operator     *queue.Admin
+	Operator     *admin.Queue
 	Outbox       *outbound.Outbox
 	Inbound      *inbound.Service
 	Filter       *spam.Filter

@@ -23,6 +23,7 @@ import (
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/relay"
@@ -111,7 +112,7 @@ func (s *Server) openOutbound() {
 		Templates: s.Templates, Keys: s.Keys, Limits: s.Limits,
 		Index: &index.Index{DB: s.DB, Node: s.node, Queue: s.Queue, Stats: s.Stats, Load: messages.Load, Accepting: &messages.Accepting, Now: time.Now},
 	}
-	s.Operator = &queue.Admin{
+	s.Operator = &admin.Queue{
 		DB: s.DB, Events: s.Events, Wake: s.Hub.Wake, Now: time.Now, Describe: messages.MessageInfo, LoadViews: messages.MessageViews,
 	}
 }

@@ -28,7 +28,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/migration"
 	"github.com/mailstead/mailstead/internal/outbound"
-	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/stat"
@@ -47,7 +47,7 @@ type Services struct {
 	Folders       *folder.Store
 	Suppressions  *suppression.List
 	Templates     *template.Templates
-	QueueAdmin    *queue.Admin
+	QueueAdmin    *admin.Queue
 	Stats         *stat.Stats
 	Events        *event.Log
 	Webhooks      *webhook.Service

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package queue
+package admin
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue"
 )
 
 // DestinationStatus counts the open deliveries of a destination.
@@ -29,7 +30,7 @@ type DestinationStatus struct {
 	Reply     string
 	Remote    string
 	RepliedAt time.Time
-	Hold      *Hold // active hold of the destination; nil for none
+	Hold      *queue.Hold // active hold of the destination; nil for none
 }
 
 const (
@@ -64,34 +65,34 @@ var (
 // Destinations returns the status of the destinations after one, by name, at most limit. next is
 // the name to continue after, "" at the end. If only is not "", the result has only that
 // destination. Each statement reads a bounded number of rows by an index and locks nothing.
-func (o *Admin) Destinations(ctx context.Context, only, after string, limit int) (list []DestinationStatus, next string, err error) {
-	hand, err := o.countLeased(ctx)
+func (q *Queue) Destinations(ctx context.Context, only, after string, limit int) (list []DestinationStatus, next string, err error) {
+	leased, err := q.countLeased(ctx)
 	if err != nil {
 		return nil, "", err
 	}
-	holds, err := readHolds(ctx, o.DB)
+	holds, err := queue.ReadHolds(ctx, q.DB)
 	if err != nil {
 		return nil, "", err
 	}
 	names := []string{only}
 	if only == "" {
-		if names, next, err = o.nextDestinations(ctx, after, limit, hand, holds); err != nil {
+		if names, next, err = q.nextDestinations(ctx, after, limit, leased, holds); err != nil {
 			return nil, "", err
 		}
 	}
 	for _, name := range names {
-		out, err := o.destinationStatus(ctx, name)
+		out, err := q.destinationStatus(ctx, name)
 		if err != nil {
 			return nil, "", err
 		}
-		if h := hand[name]; h != nil {
+		if h := leased[name]; h != nil {
 			out.Leased = h.count
 			if out.OldestAt.IsZero() || h.oldest.Before(out.OldestAt) {
 				out.OldestAt = h.oldest
 			}
 		}
 		for i := range holds {
-			if holds[i].Kind == HoldDestination && holds[i].Target == name {
+			if holds[i].Kind == queue.HoldDestination && holds[i].Target == name {
 				out.Hold = &holds[i]
 			}
 		}
@@ -108,11 +109,11 @@ type leasedCount struct {
 }
 
 // countLeased counts the leased deliveries by destination.
-func (o *Admin) countLeased(ctx context.Context) (map[string]*leasedCount, error) {
+func (q *Queue) countLeased(ctx context.Context) (map[string]*leasedCount, error) {
 	all := map[string]*leasedCount{}
 	at := listCursor{Index: indexLeased}
 	for rows := 0; at.Index == indexLeased && rows < maxLeasedRows; rows += pageRows {
-		some, next, err := o.readPage(ctx, &Filter{}, at, pageRows)
+		some, next, err := q.readPage(ctx, &Filter{}, at, pageRows)
 		if err != nil {
 			return nil, err
 		}
@@ -133,20 +134,17 @@ func (o *Admin) countLeased(ctx context.Context) (map[string]*leasedCount, error
 }
 
 // nextDestinations returns the next destinations that have open deliveries or an active hold.
-func (o *Admin) nextDestinations(ctx context.Context, after string, limit int, hand map[string]*leasedCount, holds []Hold) (names []string, next string, err error) {
+func (q *Queue) nextDestinations(ctx context.Context, after string, limit int, leased map[string]*leasedCount, holds []queue.Hold) (names []string, next string, err error) {
 	waiting, held := after, after
 	ask := true
 	for {
 		if ask || waiting == after {
-			err := o.DB.One(ctx, nextDestinationQuery.With(after), &waiting, new(int64))
-			if errors.Is(err, db.ErrNoRow) {
-				waiting = ""
-			} else if err != nil {
+			if waiting, _, err = queue.NextWaiting(ctx, q.DB, after); err != nil {
 				return nil, "", err
 			}
 		}
 		if ask || held == after {
-			err := o.DB.One(ctx, nextHeldDestinationQuery.With(after), &held)
+			err := q.DB.One(ctx, nextHeldDestinationQuery.With(after), &held)
 			if errors.Is(err, db.ErrNoRow) {
 				held = ""
 			} else if err != nil {
@@ -162,11 +160,11 @@ func (o *Admin) nextDestinations(ctx context.Context, after string, limit int, h
 		}
 		take(waiting)
 		take(held)
-		for candidate := range hand {
+		for candidate := range leased {
 			take(candidate)
 		}
 		for _, h := range holds {
-			if h.Kind == HoldDestination {
+			if h.Kind == queue.HoldDestination {
 				take(h.Target)
 			}
 		}
@@ -182,14 +180,14 @@ func (o *Admin) nextDestinations(ctx context.Context, after string, limit int, h
 }
 
 // destinationStatus counts the waiting and held deliveries of a destination.
-func (o *Admin) destinationStatus(ctx context.Context, name string) (DestinationStatus, error) {
+func (q *Queue) destinationStatus(ctx context.Context, name string) (DestinationStatus, error) {
 	out := DestinationStatus{Destination: name}
 	var waiting, held db.ID
 	var due int64
-	if err := o.DB.One(ctx, countWaitingQuery.With(name, maxCount+1), &out.Waiting, &waiting, &due); err != nil {
+	if err := q.DB.One(ctx, countWaitingQuery.With(name, maxCount+1), &out.Waiting, &waiting, &due); err != nil {
 		return out, err
 	}
-	if err := o.DB.One(ctx, countHeldQuery.With(name, maxCount+1), &out.Held, &held); err != nil {
+	if err := q.DB.One(ctx, countHeldQuery.With(name, maxCount+1), &out.Held, &held); err != nil {
 		return out, err
 	}
 	out.Waiting, out.MoreWaiting = min(out.Waiting, maxCount), out.Waiting > maxCount
@@ -204,7 +202,7 @@ func (o *Admin) destinationStatus(ctx context.Context, name string) (Destination
 	}
 	out.NextAttemptAt = db.Time(due)
 	tried := false
-	err := o.DB.Each(ctx, lastRepliesQuery.With(name, lastReplyRows), func(r db.Row) error {
+	err := q.DB.Each(ctx, lastRepliesQuery.With(name, lastReplyRows), func(r db.Row) error {
 		var code, attempts int
 		var enhanced, reply, remote string
 		var updated int64
@@ -217,6 +215,6 @@ func (o *Admin) destinationStatus(ctx context.Context, name string) (Destination
 		tried = tried || attempts > 0 || reply != ""
 		return nil
 	})
-	out.Deferred = tried && out.NextAttemptAt.After(o.Now())
+	out.Deferred = tried && out.NextAttemptAt.After(q.Now())
 	return out, err
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package queue
+package admin
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
 )
 
 // Three indexes together list all open deliveries: waiting, held and leased ones.
@@ -106,8 +107,8 @@ func scanEntry(r db.Row) (e Entry, err error) {
 	err = r.Scan(&e.Message, &e.N, &e.Account, &e.Recipient, &e.Destination, (*string)(&e.state), &due, &expires, &e.lease, &e.hold,
 		&e.Attempts, &e.Code, &e.Enhanced, &e.Reply, &e.Remote)
 	e.State, e.Held, e.AcceptedAt, e.DueAt, e.ExpiresAt = e.state, e.hold != 0, e.Message.Time(), db.Time(due), db.Time(expires)
-	if e.lease > 0 && e.state != Scheduled {
-		e.State = Sending
+	if e.lease > 0 && e.state != queue.Scheduled {
+		e.State = queue.Sending
 	}
 	return e, err
 }
@@ -115,7 +116,7 @@ func scanEntry(r db.Row) (e Entry, err error) {
 // readPage reads up to limit rows from a cursor on, and returns the next cursor. The walk has ended
 // when its Index is indexEnd. readPage returns only the rows that match the filter, so the list may
 // be empty although the walk continues.
-func (o *Admin) readPage(ctx context.Context, f *Filter, s listCursor, limit int) (list []Entry, next listCursor, err error) {
+func (q *Queue) readPage(ctx context.Context, f *Filter, s listCursor, limit int) (list []Entry, next listCursor, err error) {
 	if f.Message != 0 {
 		if s.Message == 0 {
 			s.N = -1
@@ -123,7 +124,7 @@ func (o *Admin) readPage(ctx context.Context, f *Filter, s listCursor, limit int
 	} else if f.excludes(s.Index) {
 		return nil, s.nextIndex(), nil
 	}
-	all, err := db.All(ctx, o.DB, f.statement(s, limit), scanEntry)
+	all, err := db.All(ctx, q.DB, f.statement(s, limit), scanEntry)
 	if err != nil {
 		return nil, s, err
 	}
@@ -136,7 +137,7 @@ func (o *Admin) readPage(ctx context.Context, f *Filter, s listCursor, limit int
 		last := all[limit-1]
 		next = listCursor{Index: s.Index, Destination: last.Destination, Due: db.Micros(last.DueAt), Lease: last.lease, Message: int64(last.Message), N: last.N}
 	}
-	now := o.Now()
+	now := q.Now()
 	list = all[:0]
 	for _, e := range all {
 		if f.matches(&e, now) {
@@ -150,11 +151,11 @@ func (o *Admin) readPage(ctx context.Context, f *Filter, s listCursor, limit int
 func (f *Filter) excludes(place int) bool {
 	switch place {
 	case indexWaiting:
-		return f.State == Sending || f.Held != nil && *f.Held
+		return f.State == queue.Sending || f.Held != nil && *f.Held
 	case indexHeld:
-		return f.State == Sending || f.Held != nil && !*f.Held
+		return f.State == queue.Sending || f.Held != nil && !*f.Held
 	}
-	return f.State == Queued || f.State == Deferred
+	return f.State == queue.Queued || f.State == queue.Deferred
 }
 
 func (f *Filter) statement(s listCursor, limit int) db.Statement {
@@ -191,7 +192,7 @@ const (
 // List returns at most limit deliveries that are not final: waiting ones by destination and time of
 // the next attempt, then held ones, then leased ones. next is the cursor of the next page, "" at
 // the end. A page may be short although more follow.
-func (o *Admin) List(ctx context.Context, f Filter, after string, limit int) (list []Entry, next string, err error) {
+func (q *Queue) List(ctx context.Context, f Filter, after string, limit int) (list []Entry, next string, err error) {
 	if err := f.Check(); err != nil {
 		return nil, "", err
 	}
@@ -200,12 +201,12 @@ func (o *Admin) List(ctx context.Context, f Filter, after string, limit int) (li
 		return nil, "", err
 	}
 	for rows := 0; at.Index < indexEnd && len(list) < limit && rows < maxListRows; rows += pageRows {
-		some, then, err := o.readPage(ctx, &f, at, pageRows)
+		some, then, err := q.readPage(ctx, &f, at, pageRows)
 		if err != nil {
 			return nil, "", err
 		}
 		if f.Sender != "" {
-			if some, err = o.addViews(ctx, &f, some); err != nil {
+			if some, err = q.addViews(ctx, &f, some); err != nil {
 				return nil, "", err
 			}
 		}
@@ -220,7 +221,7 @@ func (o *Admin) List(ctx context.Context, f Filter, after string, limit int) (li
 		next = at.String()
 	}
 	if f.Sender == "" {
-		list, err = o.addViews(ctx, &f, list)
+		list, err = q.addViews(ctx, &f, list)
 	}
 	return list, next, err
 }

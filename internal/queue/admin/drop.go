@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package queue
+package admin
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -23,30 +24,30 @@ var (
 
 // dropOperation is the state of a running Drop.
 type dropOperation struct {
-	*Admin
+	*Queue
 	cmd   *Command
 	reply string
 	now   time.Time
 	res   *Result
-	info  map[db.ID]MessageInfo
+	info  map[db.ID]queue.MessageInfo
 }
 
 // Drop ends the selected deliveries as failed, with the command's reason. A node must release
 // leased deliveries first. A running attempt keeps its outcome. If that is a deferral, Drop ends
 // the delivery if the outcome comes within the command's Wait; otherwise the delivery stays held.
 // So no dropped delivery is still being attempted.
-func (o *Admin) Drop(ctx context.Context, or Command) (res Result, err error) {
-	if err := or.Check(); err != nil {
+func (q *Queue) Drop(ctx context.Context, c Command) (res Result, err error) {
+	if err := c.Check(); err != nil {
 		return res, err
 	}
-	d := &dropOperation{Admin: o, cmd: &or, now: o.Now(), res: &res, info: map[db.ID]MessageInfo{}, reply: "Dropped by the operator of the service."}
-	if or.Reason != "" {
-		d.reply = "Dropped by the operator of the service: " + or.Reason
+	d := &dropOperation{Queue: q, cmd: &c, now: q.Now(), res: &res, info: map[db.ID]queue.MessageInfo{}, reply: "Dropped by the operator of the service."}
+	if c.Reason != "" {
+		d.reply = "Dropped by the operator of the service: " + c.Reason
 	}
 	var open []Entry
-	err = o.forEachChunk(ctx, &or, allIndexes, &res, func(list []Entry) error {
+	err = q.forEachChunk(ctx, &c, allIndexes, &res, func(list []Entry) error {
 		res.Matched += len(list)
-		if or.DryRun {
+		if c.DryRun {
 			return nil
 		}
 		left, err := d.dropChunk(ctx, list)
@@ -54,10 +55,10 @@ func (o *Admin) Drop(ctx context.Context, or Command) (res Result, err error) {
 		return err
 	})
 	if len(open) > 0 {
-		o.wake(notify.Hold)
+		q.wake(notify.Hold)
 	}
 	pause := 100 * time.Millisecond
-	for end := time.Now().Add(or.Wait); err == nil && len(open) > 0; pause = min(2*pause, 2*time.Second) {
+	for end := time.Now().Add(c.Wait); err == nil && len(open) > 0; pause = min(2*pause, 2*time.Second) {
 		var left []Entry
 		if left, err = d.stillOpen(ctx, open); err != nil {
 			break
@@ -66,8 +67,8 @@ func (o *Admin) Drop(ctx context.Context, or Command) (res Result, err error) {
 			break
 		}
 		res.Leased = len(open)
-		if or.Progress != nil {
-			or.Progress(res)
+		if c.Progress != nil {
+			c.Progress(res)
 		}
 		if err = notify.Sleep(ctx, pause); err != nil {
 			break
@@ -86,8 +87,8 @@ func (o *Admin) Drop(ctx context.Context, or Command) (res Result, err error) {
 	}
 	res.Leased = len(open)
 	if res.Changed > 0 {
-		o.Events.Wake()
-		o.wake(notify.SenderNotice)
+		q.Events.Wake()
+		q.wake(notify.SenderNotice)
 	}
 	return res, err
 }
@@ -125,7 +126,7 @@ func (d *dropOperation) dropChunk(ctx context.Context, list []Entry) (left []Ent
 		if _, known := d.info[e.Message]; known {
 			continue
 		}
-		if d.info[e.Message], err = d.Admin.messageInfo(ctx, e.Message, e.Account); err != nil {
+		if d.info[e.Message], err = d.messageInfo(ctx, e.Message, e.Account); err != nil {
 			return nil, err
 		}
 	}
@@ -141,7 +142,7 @@ func (d *dropOperation) dropChunk(ctx context.Context, list []Entry) (left []Ent
 					done[i] = x
 					return err
 				})
-				b.Queue(markHeldQuery.With(e.Message, e.N, individualHold, now))
+				b.Queue(markHeldQuery.With(e.Message, e.N, queue.IndividualHold, now))
 			}
 		},
 		Apply: func(b *db.Batch) {
@@ -165,21 +166,21 @@ func (d *dropOperation) dropChunk(ctx context.Context, list []Entry) (left []Ent
 
 // addEvents adds the events of a dropped delivery and the notice for its sender.
 func (d *dropOperation) addEvents(b *db.Batch, e *Entry, x droppedRow) {
-	s := statusData{
-		MessageInfo: d.info[e.Message], ID: e.Message, Recipient: e.Recipient, Status: Failed, Sequence: x.sequence - 1,
+	s := queue.StatusChange{
+		MessageInfo: d.info[e.Message], ID: e.Message, Recipient: e.Recipient, Status: queue.Failed, Sequence: x.sequence - 1,
 		Attempts: x.attempts, Enhanced: "5.3.0", Reply: d.reply,
 	}
-	for _, event := range s.events(nil) {
+	for _, event := range s.Events(nil) {
 		if statement, err := d.Events.RecordStatement(event); err == nil { // its data is plain text
 			b.Queue(statement)
 		}
 	}
-	if d.cmd.Silent || smtpclient.Notify(x.notify>>senderNotifyShift&notifyBits)&smtpclient.NotifyFailure == 0 {
+	if d.cmd.Silent || queue.SenderNotify(x.notify)&smtpclient.NotifyFailure == 0 {
 		return
 	}
-	n := Notice{
-		ID: d.DB.NewID(), Message: e.Message, N: e.N, Action: ActionFailed, Recipient: e.Recipient, Original: x.original,
+	n := queue.Notice{
+		ID: d.DB.NewID(), Message: e.Message, N: e.N, Action: queue.ActionFailed, Recipient: e.Recipient, Original: x.original,
 		Enhanced: "5.3.0", Reply: d.reply, At: d.now,
 	}
-	b.Queue(n.insertStatement())
+	b.Queue(n.InsertStatement())
 }
