@@ -10,12 +10,10 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
-
-// maxClaims is the maximum of concurrent claims.
-const maxClaims = 64
 
 var (
 	// The rows of due are locked, so the update needs no further conditions on them. With
@@ -31,71 +29,32 @@ var (
 		WHERE message = $1 AND n = $2 AND lease = $3 AND sequence = $6 AND state = 'scheduled'`)
 )
 
-// refill schedules a claim of the destination's waiting rows, once half of its share is free.
-// Destinations that queued earlier come first. q.mu is held.
-func (q *Queue) refill(d *destination) {
-	if !d.refillQueued && q.needsRefill(d, q.o.Now()) {
-		d.refillQueued = true
-		q.refillQueue = append(q.refillQueue, d)
-	}
-	q.startClaims()
-}
-
-// needsRefill reports whether the destination's rows should be claimed now.
-func (q *Queue) needsRefill(d *destination, now time.Time) bool {
-	return d.hasBacklog && !d.claiming && !now.Before(d.backoffUntil) && d.slotsUsed <= q.fairShare(d)/2
-}
-
-// startClaims claims rows for the destinations in refillQueue, in turn, while slots are free. q.mu
-// is held.
-func (q *Queue) startClaims() {
-	leaseID, able := q.usableLease()
-	if !able || !q.started || q.reconciling || q.full && q.slotsUsed > q.claimLowWater() {
+// startClaim starts a claim of a destination's waiting rows. q.mu is held.
+func (q *Queue) startClaim(c *claim) {
+	q.work.Add(1)
+	if c.Held {
+		go q.holdWaitingRows(c, q.holds.destinationHold(c.Destination))
 		return
 	}
-	q.full = false
-	now := q.o.Now()
-	for len(q.refillQueue) > 0 && q.claims < maxClaims {
-		d := q.refillQueue[0]
-		free, share := q.claimCapacity()-q.slotsUsed, q.fairShare(d)
-		hungry, hold := q.needsRefill(d, now), q.holds.destinationHold(d.name)
-		if hungry && hold == 0 && free < (share+1)/2 {
-			q.full = true
-			return
-		}
-		q.refillQueue = slices.Delete(q.refillQueue, 0, 1)
-		d.refillQueued = false
-		switch {
-		case !hungry:
-			q.removeIdleDestination(d)
-		case hold != 0:
-			q.holdWaitingRows(d, hold)
-		default:
-			capacity := min(share-d.slotsUsed, free)
-			d.claiming = true
-			q.claims++
-			q.reserveSlots(d, capacity)
-			q.work.Add(1)
-			go q.claim(&pendingClaim{d: d, lease: leaseID, slots: capacity, arrivals: d.arrivals, overrides: q.overrides}, now)
-		}
-	}
+	lease, _ := q.usableLease()
+	go q.claim(&pendingClaim{claim: c, lease: lease, overrides: q.overrides}, q.o.Now())
 }
 
 // errLeaseExpired means that the node's lease expired before the claim.
 var errLeaseExpired = errors.New("the node's lease has expired")
 
-// pendingClaim is a running claim. Its slots are reserved.
+// pendingClaim is a running claim of waiting rows.
 type pendingClaim struct {
-	d                          *destination
-	lease                      db.ID
-	slots, arrivals, overrides int
+	*claim
+	lease     db.ID
+	overrides int // Queue.overrides at the start
 }
 
 func (q *Queue) claim(f *pendingClaim, now time.Time) {
 	defer q.work.Done()
 	var got []*Delivery
 	batcher := fnv.New64a()
-	_, _ = batcher.Write([]byte(f.d.name))
+	_, _ = batcher.Write([]byte(f.Destination))
 	ours := false
 	err := q.o.DB.Write(q.writeCtx, db.ID(batcher.Sum64()>>1), &db.Mutation{Guard: func(b *db.Batch) {
 		got = got[:0]
@@ -104,7 +63,7 @@ func (q *Queue) claim(f *pendingClaim, now time.Time) {
 		if ours = q.o.Node.OwnsLease(f.lease); !ours {
 			return
 		}
-		b.Queue(claimQuery.With(f.lease, f.d.name, db.Micros(now), f.slots)).Each(func(r db.Row) error {
+		b.Queue(claimQuery.With(f.lease, f.Destination, db.Micros(now), f.Slots)).Each(func(r db.Row) error {
 			d, err := scanDelivery(r, f, now)
 			got = append(got, d)
 			return err
@@ -115,7 +74,7 @@ func (q *Queue) claim(f *pendingClaim, now time.Time) {
 		err = errLeaseExpired
 	}
 	if err != nil {
-		q.o.Log.Error("claiming what is due failed", "destination", f.d.name, "error", err)
+		q.o.Log.Error("claiming what is due failed", "destination", f.Destination, "error", err)
 		got = nil
 	}
 	scheduled := q.applyClaim(f, got, err)
@@ -125,23 +84,16 @@ func (q *Queue) claim(f *pendingClaim, now time.Time) {
 }
 
 func scanDelivery(r db.Row, f *pendingClaim, now time.Time) (*Delivery, error) {
-	d := &Delivery{Destination: f.d.name, dest: f.d, lease: f.lease, checkedAt: now}
+	d := &Delivery{Entry: dispatch.Entry{Destination: f.Destination, Lease: f.lease}, checkedAt: now}
 	var state string
 	var due, expires int64
 	var notify int
 	err := r.Scan(&d.Message, &d.N, &d.Account, &d.Recipient, &d.Kind, &state, &due, &expires, &d.Attempts, &d.sequence,
 		&d.lastOutcome.Code, &d.lastOutcome.Enhanced, &d.lastOutcome.Reply, &d.lastOutcome.Remote, &notify, &d.Original, &d.offersUnsubscribe)
 	d.Notify, d.senderNotify = smtpclient.Notify(notify&notifyBits), SenderNotify(notify)
+	d.Shareable = d.Kind == kindEnvelope
 	d.state, d.due, d.ExpiresAt = State(state), db.Time(due), db.Time(expires)
 	return d, err
-}
-
-// endClaim records that a claim has ended. q.mu is held.
-func (q *Queue) endClaim(d *destination) {
-	d.claiming = false
-	if q.claims--; q.claims == 0 && q.reconciling {
-		q.wakeAt(q.o.Now()) // reconcile waits for it
-	}
 }
 
 // applyClaim admits the claimed deliveries. It returns the scheduled ones, which must be promoted
@@ -149,16 +101,12 @@ func (q *Queue) endClaim(d *destination) {
 func (q *Queue) applyClaim(f *pendingClaim, got []*Delivery, err error) (scheduled []*Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.endClaim(f.d)
-	switch {
-	case err != nil:
+	if err != nil {
 		q.markUncertain()
-	case len(got) < f.slots && f.d.arrivals == f.arrivals:
-		q.clearWaiting(f.d)
 	}
-	var parked []*Delivery
+	var held []*Delivery
 	for _, d := range got {
-		if q.overrides != f.overrides || len(q.overriding) > 0 {
+		if q.overriddenSince(f.overrides) {
 			d.checkedAt = time.Time{}
 		}
 		if d.ExpiresAt.Before(q.startedAt) {
@@ -167,19 +115,15 @@ func (q *Queue) applyClaim(f *pendingClaim, got []*Delivery, err error) (schedul
 		q.admit(d)
 		switch {
 		case q.holds.deliveryHold(d.Destination, d.Account) != 0:
-			parked = append(parked, d)
+			held = append(held, d)
 		case d.state == Scheduled:
 			scheduled = append(scheduled, d)
 		default:
-			q.enqueue(d)
+			q.dispatch.Enqueue(d)
 		}
 	}
-	q.releaseHeld(parked, nil)
-	q.reserveSlots(f.d, -f.slots)
-	q.startSessions(f.d)
-	if err == nil {
-		q.releaseSlots(f.d, 0)
-	}
+	q.releaseHeld(held, nil)
+	q.dispatch.EndClaim(f.claim, len(got) < f.Slots, err == nil)
 	return scheduled
 }
 
@@ -196,7 +140,7 @@ func (q *Queue) promote(d *Delivery) {
 	}
 	if err != nil {
 		q.o.Log.Error("a scheduled message could not be read", "message", d.Message, "error", err)
-		q.releaseBatch([]*Delivery{d}, q.o.Now().Add(jitter(errorDelay)), nil)
+		q.releaseBatch([]*Delivery{d}, q.o.Now().Add(dispatch.Jitter(errorDelay)), nil)
 		return
 	}
 	to := Queued
@@ -214,25 +158,24 @@ func (q *Queue) promote(d *Delivery) {
 	defer q.mu.Unlock()
 	if err != nil { // cancelled, the queue has ended, or an earlier write was committed after all
 		q.markUncertain()
-		q.forget(d)
+		q.dispatch.Forget(d)
 		return
 	}
 	d.sequence++
 	if d.state = to; d.state == Suppressed {
-		q.forget(d)
+		q.dispatch.Forget(d)
 		return
 	}
-	q.enqueue(d)
-	q.startSessions(d.dest)
+	q.dispatch.Enqueue(d)
 }
 
 func (q *Queue) promoteMutation(d *Delivery, about MessageInfo, why suppression.Reason) (*db.Mutation, error) {
 	data := StatusChange{MessageInfo: about, ID: d.Message, Recipient: d.Recipient, Status: Queued, Sequence: d.sequence}
 	now := db.Micros(q.o.Now())
-	update := promoteQuery.With(d.Message, d.N, d.lease, d.sequence+1, now, d.sequence)
+	update := promoteQuery.With(d.Message, d.N, d.Lease, d.sequence+1, now, d.sequence)
 	if why != "" {
 		data.Status, data.Reason, data.Reply = Suppressed, string(why), suppressedReply(why)
-		update = suppressScheduledQuery.With(d.Message, d.N, d.lease, d.sequence+1, now, data.Reply, d.sequence)
+		update = suppressScheduledQuery.With(d.Message, d.N, d.Lease, d.sequence+1, now, data.Reply, d.sequence)
 	}
 	also, err := q.eventStatements(data.Events(nil))
 	return q.conditionalMutation(update, also, true), err

@@ -5,7 +5,7 @@ package queue
 import (
 	"time"
 
-	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -44,33 +44,25 @@ const kindEnvelope = "envelope"
 
 // Delivery is a delivery that this node has leased.
 type Delivery struct {
-	Message     db.ID
-	N           int // 0…, the recipient's index
-	Account     db.ID
-	Recipient   string // as for RCPT TO
-	Kind        string // to, cc, bcc; envelope (submission)
-	Destination string
-	Attempts    int // number of earlier attempts
-	ExpiresAt   time.Time
-	Notify      smtpclient.Notify // NOTIFY of the RCPT command; 0: none
-	Original    string            // ORCPT, decoded; "" for none
+	dispatch.Entry // its identity, and what the dispatcher knows of it
+
+	Recipient string // as for RCPT TO
+	Kind      string // to, cc, bcc; envelope (submission)
+	Attempts  int    // number of earlier attempts
+	ExpiresAt time.Time
+	Notify    smtpclient.Notify // NOTIFY of the RCPT command; 0: none
+	Original  string            // ORCPT, decoded; "" for none
 
 	offersUnsubscribe bool  // whether the message has an unsubscribe link
 	state             State // state in the row
 	sequence          int
 	due               time.Time
-	lastOutcome       Outcome // last attempt, as in the row
-	lease             db.ID
+	lastOutcome       Outcome           // last attempt, as in the row
 	senderNotify      smtpclient.Notify // NOTIFY of the sender, for notices by this service
 	requeues          int               // number of times in a row that it was put back untried
-
-	dest      *destination
-	checkedAt time.Time // when the row was last known to be leased and open; zero: check it
-	inFlight  bool      // in an attempt, or its outcome is being written
-	preempted bool      // preempted: its release is being written
+	// checkedAt is when the row was last known to be leased and open; zero: check it.
+	checkedAt time.Time
 }
-
-func (d *Delivery) key() deliveryKey { return deliveryKey{d.Message, d.N} }
 
 // expiredOutcome returns the outcome of an expired delivery.
 func (d *Delivery) expiredOutcome() Outcome {

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 )
 
 // OnSettled calls f with each delivery that leaves the memory. Set it before use.
@@ -21,45 +22,32 @@ func StateOf(d *Delivery) State { return d.state }
 // ClaimAs claims rows for a destination under a given lease.
 func (q *Queue) ClaimAs(leaseID db.ID, destination string) {
 	q.mu.Lock()
-	d, now := q.dest(destination), q.o.Now()
-	f := &pendingClaim{d: d, lease: leaseID, slots: 10}
-	d.claiming = true
-	q.claims++
-	q.reserveSlots(d, f.slots)
+	c := &claim{Destination: destination, Slots: 10}
+	q.dispatch.BeginClaim(c)
 	q.work.Add(1)
 	q.mu.Unlock()
-	q.claim(f, now)
+	q.claim(&pendingClaim{claim: c, lease: leaseID}, q.o.Now())
+}
+
+// Dispatched returns the dispatcher's counts.
+func (q *Queue) Dispatched() dispatch.Stats {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.dispatch.Stats()
 }
 
 // Overruling returns the number of messages that override is changing.
 func (q *Queue) Overruling() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.overriding)
-}
-
-// Senders returns the number of accounts in memory.
-func (q *Queue) Senders() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.accounts)
-}
-
-// Ready returns how many deliveries wait in memory for an attempt.
-func (q *Queue) Ready() (n int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for _, d := range q.dests {
-		n += len(d.ready)
-	}
-	return n
+	return q.dispatch.Blocked()
 }
 
 // Begin starts the queue as Run does; Look polls once.
 func (q *Queue) Begin() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.started = true
+	q.dispatch.Start()
 }
 
 // Look polls once.
@@ -69,17 +57,9 @@ func (q *Queue) Look(ctx context.Context) error { return q.poll(ctx) }
 func (q *Queue) Filling() (end func()) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	d := q.dest("filling.test")
-	d.claiming = true
-	q.claims++
-	return func() { q.applyClaim(&pendingClaim{d: d}, nil, nil) }
-}
-
-// Fills returns the number of running claims.
-func (q *Queue) Fills() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.claims
+	c := &claim{Destination: "filling.test"}
+	q.dispatch.BeginClaim(c)
+	return func() { q.applyClaim(&pendingClaim{claim: c}, nil, nil) }
 }
 
 // TakeSlots takes all write slots, as if that many writes hung, and returns a function that frees

@@ -88,7 +88,7 @@ func TestAccountsShare(t *testing.T) {
 				close(release)
 				h.awaitDelivered(one.destinations * one.each)
 				h.end()
-				if n := h.queue.Senders(); n != 0 {
+				if n := h.queue.Dispatched().Accounts; n != 0 {
 					t.Errorf("%d accounts are remembered", n)
 				}
 			}, one.set)
@@ -144,7 +144,7 @@ func TestStillDestinationsGiveWay(t *testing.T) {
 					h.accept(m, to(fmt.Sprintf("ok@slow%d.test", i%slow)))
 				}
 				h.later(wait)
-				for h.queue.Ready() < slow*(each-1) {
+				for h.queue.Dispatched().Ready < slow*(each-1) {
 					runtime.Gosched()
 				}
 				h.later(2 * time.Minute)
@@ -244,7 +244,7 @@ func (p *tarpits) standStill(h *fixture) (theirs, longest db.ID) {
 				longest = m
 			}
 		}
-		for h.queue.Ready() != (i+1)*(each-1) {
+		for h.queue.Dispatched().Ready != (i+1)*(each-1) {
 			runtime.Gosched()
 		}
 		h.clock.add(time.Second)
@@ -283,7 +283,7 @@ func (h *fixture) look() {
 // wantReady checks how many deliveries wait in memory for an attempt.
 func (h *fixture) wantReady(want int) {
 	h.t.Helper()
-	if n := h.queue.Ready(); n != want {
+	if n := h.queue.Dispatched().Ready; n != want {
 		h.t.Errorf("%d are ready, not %d", n, want)
 	}
 }
@@ -384,7 +384,7 @@ func TestReconcileWhileClaiming(t *testing.T) {
 		if err := h.queue.Look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if n := h.queue.Fills(); n != 1 {
+		if n := h.queue.Dispatched().Claims; n != 1 {
 			t.Errorf("%d claims are under way", n)
 		}
 		end()

@@ -136,7 +136,7 @@ func (q *Queue) applyOperatorRequests(ctx context.Context, now time.Time) error 
 	}
 	leaseID, _ := q.o.Node.Lease()
 	mine, err := db.All(ctx, q.o.DB, leasedHeldQuery.With(leaseID, chunkRows), func(r db.Row) (p deliveryKey, err error) {
-		return p, r.Scan(&p.message, &p.n)
+		return p, r.Scan(&p.Message, &p.N)
 	})
 	if err != nil {
 		return err
@@ -157,32 +157,30 @@ func (q *Queue) enforceHolds(mine []deliveryKey) {
 	for _, p := range mine {
 		isMarked[p] = true
 	}
-	for _, d := range q.dests {
-		var parked, back []*Delivery
-		d.ready = slices.DeleteFunc(d.ready, func(x *Delivery) bool {
-			switch {
-			case isMarked[x.key()]:
-				back = append(back, x)
-			case q.holds.deliveryHold(d.name, x.Account) != 0:
-				parked = append(parked, x)
-			default:
-				return false
-			}
-			return true
-		})
-		q.releaseHeld(parked, back)
-	}
+	var held, back []*Delivery
+	q.dispatch.Withdraw(func(d *Delivery) bool {
+		switch {
+		case isMarked[d.Key()]:
+			back = append(back, d)
+		case q.holds.deliveryHold(d.Destination, d.Account) != 0:
+			held = append(held, d)
+		default:
+			return false
+		}
+		return true
+	})
+	q.releaseHeld(held, back)
 }
 
-// releaseHeld releases leased deliveries to their rows: parked ones under an active hold, the
+// releaseHeld releases leased deliveries to their rows: held ones under an active hold, the
 // others as their rows say. The caller holds q.mu, so releaseHeld does not wait.
-func (q *Queue) releaseHeld(parked, back []*Delivery) {
-	if len(parked)+len(back) == 0 {
+func (q *Queue) releaseHeld(held, back []*Delivery) {
+	if len(held)+len(back) == 0 {
 		return
 	}
 	holds := q.holds
 	q.startTask(func() {
-		for some := range slices.Chunk(parked, 100) {
+		for some := range slices.Chunk(held, 100) {
 			q.startWrite(func() { q.holdBatch(some, holds) })
 		}
 		q.release(back, time.Time{}, nil)
@@ -193,7 +191,7 @@ func (q *Queue) holdBatch(ds []*Delivery, holds *activeHolds) {
 	now := db.Micros(q.o.Now())
 	err := q.write(ds[0].Message, &db.Mutation{Guard: func(b *db.Batch) {
 		for _, d := range ds {
-			b.Queue(holdLeasedQuery.With(d.Message, d.N, d.lease, holds.deliveryHold(d.Destination, d.Account), now))
+			b.Queue(holdLeasedQuery.With(d.Message, d.N, d.Lease, holds.deliveryHold(d.Destination, d.Account), now))
 		}
 	}})
 	if err != nil {
@@ -202,34 +200,21 @@ func (q *Queue) holdBatch(ds []*Delivery, holds *activeHolds) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, d := range ds {
-		q.forget(d)
+		q.dispatch.Forget(d)
 	}
 }
 
 // holdWaitingRows holds the waiting rows of a destination under an active hold, such as those added
 // before this node knew of the hold. q.mu is held.
-func (q *Queue) holdWaitingRows(d *destination, hold db.ID) {
-	d.claiming = true
-	q.claims++
-	q.work.Add(1)
-	arrived, now := d.arrivals, db.Micros(q.o.Now())
-	go func() {
-		defer q.work.Done()
-		n, err := q.o.DB.Exec(q.writeCtx, holdWaitingQuery.With(d.name, chunkRows, hold, now))
-		if err != nil {
-			q.o.Log.Error("what waits for a destination could not be held", "destination", d.name, "error", err)
-		}
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		q.endClaim(d)
-		if err == nil && n < chunkRows && d.arrivals == arrived {
-			q.clearWaiting(d)
-		}
-		if err == nil {
-			q.refill(d)
-		}
-		q.removeIdleDestination(d)
-	}()
+func (q *Queue) holdWaitingRows(c *claim, hold db.ID) {
+	defer q.work.Done()
+	n, err := q.o.DB.Exec(q.writeCtx, holdWaitingQuery.With(c.Destination, chunkRows, hold, db.Micros(q.o.Now())))
+	if err != nil {
+		q.o.Log.Error("what waits for a destination could not be held", "destination", c.Destination, "error", err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.dispatch.EndClaim(c, n < chunkRows, err == nil)
 }
 
 // releaseOrphans releases deliveries of holds that were removed: a node may have held them before

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // retryLifetime is how long a retried delivery is tried if it had expired.
@@ -98,9 +99,9 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, name := range to {
-		d := q.dest(name)
-		d.backoffUntil, d.pausedUntil = time.Time{}, time.Time{}
-		q.announceBacklog(d)
+		if !q.dispatch.Retry(name) {
+			q.o.Hub.Wake(notify.Key{Kind: notify.Queue})
+		}
 	}
 	return n, nil
 }
@@ -165,12 +166,12 @@ func (q *Queue) override(ctx context.Context, message db.ID, each func(tx *db.Tx
 	if err != nil {
 		return 0, err
 	}
-	carried := map[int]bool{}
+	attempted := map[int]bool{}
 	q.mu.Lock()
-	q.overriding[message]++
+	q.dispatch.Block(message)
 	for _, n := range all {
-		d := q.leased[deliveryKey{message, n}]
-		carried[n] = d != nil && (d.inFlight || d.lease == 0)
+		d := q.dispatch.Find(deliveryKey{Message: message, N: n})
+		attempted[n] = d != nil && (d.InAttempt() || d.Lease == 0)
 	}
 	q.mu.Unlock()
 	defer q.endOverride(message, all)
@@ -178,7 +179,7 @@ func (q *Queue) override(ctx context.Context, message db.ID, each func(tx *db.Tx
 	err = q.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		count = 0
 		for _, n := range all {
-			if carried[n] {
+			if attempted[n] {
 				continue
 			}
 			changed, err := each(tx, about, n)
@@ -200,9 +201,7 @@ func (q *Queue) override(ctx context.Context, message db.ID, each func(tx *db.Tx
 func (q *Queue) endOverride(message db.ID, all []int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.overriding[message]--; q.overriding[message] == 0 {
-		delete(q.overriding, message)
-	}
+	q.dispatch.Unblock(message)
 	q.recheckDeliveries(message, all)
 }
 
@@ -210,11 +209,17 @@ func (q *Queue) endOverride(message db.ID, all []int) {
 func (q *Queue) recheckDeliveries(message db.ID, all []int) {
 	q.overrides++
 	for _, n := range all {
-		if d := q.leased[deliveryKey{message, n}]; d != nil && !d.inFlight {
+		if d := q.dispatch.Find(deliveryKey{Message: message, N: n}); d != nil && !d.InAttempt() {
 			d.checkedAt = time.Time{}
-			q.startSessions(d.dest)
+			q.dispatch.StartSessions(d.Destination)
 		}
 	}
+}
+
+// overriddenSince reports whether an override ended since there were so many, or is running. A claim
+// that ran meanwhile may have leased rows before the override changed them. q.mu is held.
+func (q *Queue) overriddenSince(overrides int) bool {
+	return q.overrides != overrides || q.dispatch.Blocked() > 0
 }
 
 // updatedDelivery is a delivery after a conditional update.

@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 )
 
 const (
-	firstDueRows           = 200 // rows read first per poll, ordered by due time
-	maxDestinationScan     = 500 // destinations scanned per poll if all first rows are due
-	forgetUnreachableAfter = time.Hour
+	firstDueRows       = 200 // rows read first per poll, ordered by due time
+	maxDestinationScan = 500 // destinations scanned per poll if all first rows are due
 )
 
 var (
@@ -30,28 +30,7 @@ func (q *Queue) poll(ctx context.Context) error {
 	now := q.o.Now()
 	q.mu.Lock()
 	q.nextWake = now.Add(pollInterval)
-	q.backlogged = 0
-	for _, d := range q.dests {
-		if d.hasBacklog && !now.Before(d.backoffUntil) {
-			q.backlogged++
-		}
-	}
-	for _, d := range q.dests {
-		switch {
-		case now.Before(d.backoffUntil):
-			q.wakeAt(d.backoffUntil)
-		case (d.failures > 0 || d.throttled) && d.slotsUsed == 0 && !d.hasBacklog &&
-			(now.Sub(d.backoffUntil) > forgetUnreachableAfter || len(q.dests) > 2*q.o.Capacity): // any number may be dead
-			d.failures, d.throttled = 0, false
-			q.removeIdleDestination(d)
-		default:
-			if now.Before(d.pausedUntil) {
-				q.wakeAt(d.pausedUntil)
-			}
-			q.startSessions(d)
-			q.refill(d)
-		}
-	}
+	q.dispatch.Poll()
 	attend := q.holdsReadAt.IsZero() || now.Sub(q.holdsReadAt) >= pollInterval
 	q.mu.Unlock()
 	var attended error
@@ -61,9 +40,9 @@ func (q *Queue) poll(ctx context.Context) error {
 	err := errors.Join(attended, q.takeOver(ctx, now), q.reconcile(ctx, now), q.findDue(ctx, now))
 	if attend { // not on each poll: there may be hundreds in a row
 		q.mu.Lock()
-		back := q.preempt(now)
+		preempted := q.dispatch.Preempt()
 		q.mu.Unlock()
-		q.startTask(func() { q.release(back, now.Add(jitter(stallTimeout)), nil) })
+		q.startTask(func() { q.release(preempted, now.Add(dispatch.Jitter(dispatch.StallTimeout)), nil) })
 	}
 	return err
 }
@@ -92,24 +71,26 @@ func (q *Queue) findDue(ctx context.Context, now time.Time) error {
 			due++
 		}
 	}
-	rows, next := first[:due], ""
+	var names []string
+	for _, w := range first[:due] {
+		names = append(names, w.destination)
+	}
+	next := ""
 	if due == firstDueRows {
-		q.mu.Lock()
-		cursor := q.cursor
-		q.mu.Unlock()
-		more, then, err := q.scanDestinations(ctx, cursor, now)
+		more, then, err := q.scanDestinations(ctx, q.cursor, now)
 		if err != nil {
 			return err
 		}
-		rows, next = append(rows, more...), then
+		names, next = append(names, more...), then
 	}
+	q.cursor = next
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if due < len(first) {
 		q.wakeAt(db.Time(first[due].due))
 	}
-	q.addDue(rows)
-	if q.cursor = next; next != "" {
+	q.dispatch.AddBacklog(names...)
+	if next != "" {
 		q.wakeAt(now)
 	}
 	return nil
@@ -117,7 +98,7 @@ func (q *Queue) findDue(ctx context.Context, now time.Time) error {
 
 // scanDestinations returns a page of destinations with due deliveries, and where the next page
 // begins; "" after the last.
-func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Time) (found []dueDestination, next string, err error) {
+func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Time) (found []string, next string, err error) {
 	for range maxDestinationScan {
 		name, due, err := NextWaiting(ctx, q.o.DB, cursor)
 		if name == "" || err != nil {
@@ -125,7 +106,7 @@ func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Ti
 		}
 		cursor = name
 		if !due.After(now) {
-			found = append(found, dueDestination{name, db.Micros(due)})
+			found = append(found, name)
 		}
 	}
 	return found, cursor, nil
@@ -140,14 +121,4 @@ func NextWaiting(ctx context.Context, r db.Reader, after string) (name string, d
 		return "", time.Time{}, nil
 	}
 	return name, db.Time(at), err
-}
-
-// addDue records destinations with due rows. q.mu is held.
-func (q *Queue) addDue(rows []dueDestination) {
-	for _, w := range rows {
-		q.markWaiting(q.dest(w.destination))
-	}
-	for _, w := range rows { // the number of destinations that share the slots is now known
-		q.refill(q.dest(w.destination))
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 )
 
 const (
@@ -49,7 +50,7 @@ func (q *Queue) checkDelivery(ctx context.Context, d *Delivery, now time.Time) b
 		there, held, err := q.leasedRow(ctx, d)
 		if err != nil {
 			q.o.Log.Error("a delivery could not be looked at", "message", d.Message, "n", d.N, "error", err)
-			q.release([]*Delivery{d}, now.Add(jitter(errorDelay)), nil)
+			q.release([]*Delivery{d}, now.Add(dispatch.Jitter(errorDelay)), nil)
 			return false
 		}
 		if held {
@@ -58,7 +59,7 @@ func (q *Queue) checkDelivery(ctx context.Context, d *Delivery, now time.Time) b
 		}
 		if !there {
 			q.mu.Lock()
-			q.forget(d)
+			q.dispatch.Forget(d)
 			q.mu.Unlock()
 			return false
 		}
@@ -77,7 +78,7 @@ var leasedRowQuery = db.SQL(`SELECT state, hold > 0 FROM delivery WHERE message 
 // leasedRow reports whether this node still has the lease of a delivery that is not final, and
 // whether the delivery is to be held.
 func (q *Queue) leasedRow(ctx context.Context, d *Delivery) (there, held bool, err error) {
-	err = q.o.DB.One(ctx, leasedRowQuery.With(d.Message, d.N, d.lease), &d.state, &held)
+	err = q.o.DB.One(ctx, leasedRowQuery.With(d.Message, d.N, d.Lease), &d.state, &held)
 	if errors.Is(err, db.ErrNoRow) {
 		return false, false, nil
 	}
@@ -97,5 +98,5 @@ func (q *Queue) failUnprepared(ds []*Delivery, err error) {
 		return
 	}
 	q.o.Log.Error("a message could not be prepared for sending", "message", ds[0].Message, "error", err)
-	q.release(ds, q.o.Now().Add(jitter(errorDelay)), nil)
+	q.release(ds, q.o.Now().Add(dispatch.Jitter(errorDelay)), nil)
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
@@ -85,48 +86,36 @@ type Queue struct {
 	writeCtx       context.Context
 	cancelWrites   context.CancelFunc // ends writeCtx, last of all: pending outcomes are dropped
 	work           sync.WaitGroup     // sessions, claims, writes
-	expiredLeases  map[db.ID]time.Time
+
+	// Only the goroutine of Run uses these.
+	expiredLeases map[db.ID]time.Time
+	retryRequests map[string]int64 // retry requests as applyRetryRequests last read them
+	cursor        string           // where scanDestinations continues
+
+	pruneCursor pruneCursor // has its own lock
+
 	// onForget, if set, is called with each delivery that leaves the memory (for tests).
 	onForget func(d *Delivery)
 
-	mu              sync.Mutex
-	dests           map[string]*destination
-	leased          map[deliveryKey]*Delivery
-	accounts        map[db.ID]*accountLoad
-	waitingAccounts []*accountLoad // accounts that wait for a session
-	refillQueue     []*destination // destinations with rows to claim
-	backlogged      int            // known destinations with rows that may be claimed
-	full            bool           // no slot was left for waiting rows
-	slotsUsed       int            // slots in use
-	preempting      int            // slots in use that preempt is freeing
-	sessions        int
-	waitingSessions int // sessions that gave up their slot, not counted in sessions
-	inFlight        int
-	claims          int
-	unwritten       int // outcomes whose commit has failed so far
-	started         bool
-	startedAt       time.Time // when Run began
-	draining        bool
-	reconciling     bool // rows and memory are being compared: no claims start
-	nextWake        time.Time
-	uncertainSince  time.Time     // first commit of unknown outcome that may have left leased rows; zero: none
-	uncertainLast   time.Time     // last commit of unknown outcome
-	cursor          string        // where scanDestinations continues
-	overriding      map[db.ID]int // messages that override is changing
-	overrides       int           // number of overrides so far
-	holds           *activeHolds  // active holds; nil for none
-	holdsReadAt     time.Time     // when holds was read
-
-	retryRequests map[string]int64 // retry requests as applyRetryRequests last read them; only it uses them
-
-	pruneCursor pruneCursor // has its own lock
+	// mu guards what follows: the deliveries in memory, and what decides whether they may be
+	// attempted. It is never held during I/O.
+	mu             sync.Mutex
+	dispatch       *dispatch.Dispatcher[*Delivery]
+	unwritten      int       // outcomes whose commit has failed so far
+	startedAt      time.Time // when Run began
+	draining       bool
+	nextWake       time.Time
+	uncertainSince time.Time    // first commit of unknown outcome that may have left leased rows; zero: none
+	uncertainLast  time.Time    // last commit of unknown outcome
+	overrides      int          // number of overrides so far
+	holds          *activeHolds // active holds; nil for none
+	holdsReadAt    time.Time    // when holds was read
 }
 
-// deliveryKey identifies a delivery.
-type deliveryKey struct {
-	message db.ID
-	n       int
-}
+type (
+	deliveryKey = dispatch.Key
+	claim       = dispatch.Claim[*Delivery]
+)
 
 // New returns a queue. Until Run is called it accepts deliveries and starts no attempts.
 func New(o Options) *Queue {
@@ -147,11 +136,16 @@ func New(o Options) *Queue {
 		writeSlots:    make(chan struct{}, maxWrites),
 		wake:          make(chan struct{}, 1),
 		expiredLeases: map[db.ID]time.Time{},
-		dests:         map[string]*destination{},
-		leased:        map[deliveryKey]*Delivery{},
-		accounts:      map[db.ID]*accountLoad{},
-		overriding:    map[db.ID]int{},
 	}
+	q.dispatch = dispatch.New(dispatch.Options[*Delivery]{
+		Now: o.Now, Window: o.Window, Capacity: o.Capacity, MaxSessions: o.MaxSessions,
+		Lease:        q.usableLease,
+		IsHeld:       func(destination string) bool { return q.holds.destinationHold(destination) != 0 },
+		StartSession: q.startSession,
+		StartClaim:   q.startClaim,
+		WakeAt:       q.wakeAt,
+		Forgotten:    q.forgotten,
+	})
 	q.attemptCtx, q.cancelAttempts = context.WithCancel(context.Background())
 	q.writeCtx, q.cancelWrites = context.WithCancel(context.Background())
 	return q
@@ -167,8 +161,8 @@ func (q *Queue) Run(ctx context.Context) error {
 	orders := q.o.Hub.Subscribe(notify.Key{Kind: notify.Hold})
 	defer orders.Close()
 	q.mu.Lock()
-	q.started, q.startedAt = true, q.o.Now()
-	q.resumeAll()
+	q.startedAt = q.o.Now()
+	q.dispatch.Start()
 	q.mu.Unlock()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -220,9 +214,9 @@ func (q *Queue) wakeAt(at time.Time) {
 func (q *Queue) drain() error {
 	q.mu.Lock()
 	q.draining = true
-	carried := q.inFlight
+	attempts := q.dispatch.Stats().InAttempt
 	q.mu.Unlock()
-	q.o.Log.Info("the queue ends; attempts in hand may finish", "carried", carried)
+	q.o.Log.Info("the queue ends; running attempts may finish", "attempts", attempts)
 	defer q.cancelWrites()
 	done := make(chan struct{})
 	go func() {
@@ -244,7 +238,7 @@ func (q *Queue) drain() error {
 		}
 	}
 	// Other nodes release these deliveries when the node's lease expires.
-	q.o.Log.Error("couriers did not end in time; what they carried will be tried again")
+	q.o.Log.Error("attempts did not end in time; their deliveries will be tried again")
 	return nil
 }
 
@@ -261,5 +255,21 @@ type Stats struct {
 func (q *Queue) Stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Stats{Destinations: len(q.dests), Leased: q.slotsUsed, InFlight: q.inFlight, Sessions: q.sessions, Unwritten: q.unwritten}
+	s := q.dispatch.Stats()
+	return Stats{Destinations: s.Destinations, Leased: s.Leased, InFlight: s.InAttempt, Sessions: s.Sessions, Unwritten: q.unwritten}
+}
+
+// usableLease returns the node's lease, and whether the queue may lease deliveries under it.
+// q.mu is held.
+func (q *Queue) usableLease() (db.ID, bool) {
+	lease, ok := q.o.Node.Lease()
+	return lease, ok && !q.draining && q.unwritten == 0
+}
+
+// forgotten is called with each delivery that leaves the memory. q.mu is held.
+func (q *Queue) forgotten(d *Delivery) {
+	q.messages.forget(d.Message)
+	if q.onForget != nil {
+		q.onForget(d)
+	}
 }

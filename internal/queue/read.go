@@ -110,7 +110,7 @@ func (q *Queue) groupRows(rows []deliveryRow) map[db.ID][]DeliveryStatus {
 	for _, r := range rows {
 		if r.lease != 0 && !r.State.Final() && r.State != Scheduled {
 			// This node knows whether its own deliveries are in an attempt.
-			if d := q.leased[deliveryKey{r.message, r.N}]; r.lease != own || d != nil && d.inFlight {
+			if d := q.dispatch.Find(deliveryKey{Message: r.message, N: r.N}); r.lease != own || d != nil && d.InAttempt() {
 				r.State = Sending
 			}
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/notify"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
@@ -67,7 +68,6 @@ func (q *Queue) Reserve(m Message, rcpts []Recipient) *Reservation {
 	scheduled := m.DueAt.After(now)
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	_, able := q.usableLease()
 	for n, r := range rcpts {
 		row := &p.rows[n]
 		row.Recipient, row.state, row.due = r, Queued, now
@@ -80,37 +80,25 @@ func (q *Queue) Reserve(m Message, rcpts []Recipient) *Reservation {
 		if row.hold = q.holds.deliveryHold(r.Destination, m.Account); row.hold != 0 || scheduled {
 			continue
 		}
-		d := q.dest(r.Destination)
-		if now.Before(d.backoffUntil) {
-			row.due = d.backoffUntil
-		} else if able && q.admits(d) && q.admitsAccount(m.Account) {
+		ok, backoff := q.dispatch.MayAdmit(r.Destination, m.Account)
+		switch {
+		case !backoff.IsZero():
+			row.due = backoff
+		case ok:
 			row.delivery = &Delivery{
-				Message: m.ID, N: n, Account: m.Account, Recipient: r.Address, Kind: r.Kind, Destination: r.Destination,
-				ExpiresAt: m.ExpiresAt, Notify: r.Notify, Original: r.Original, senderNotify: p.senderNotify(r),
-				state: Queued, due: now, dest: d, checkedAt: now,
+				Entry:     dispatch.Entry{Message: m.ID, N: n, Account: m.Account, Destination: r.Destination, Shareable: r.Kind == kindEnvelope},
+				Recipient: r.Address, Kind: r.Kind, ExpiresAt: m.ExpiresAt, Notify: r.Notify, Original: r.Original,
+				senderNotify: p.senderNotify(r), state: Queued, due: now, checkedAt: now,
 			}
 			q.admit(row.delivery)
 		}
-		q.removeIdleDestination(d)
 	}
 	return p
 }
 
-// admits reports whether new mail gets a slot. While older mail waits in rows, half of the window
-// is reserved for it.
-func (q *Queue) admits(d *destination) bool {
-	capacity := q.freeSlots(d)
-	if d.hasBacklog {
-		capacity -= q.o.Window / 2
-	}
-	return capacity > 0
-}
-
-// admit takes a slot for a delivery.
+// admit takes a slot for a delivery. q.mu is held.
 func (q *Queue) admit(d *Delivery) {
-	q.reserveSlots(d.dest, 1)
-	q.account(d.Account).slotsUsed++
-	q.leased[d.key()] = d
+	q.dispatch.Admit(d)
 	q.messages.retain(d.Message)
 }
 
@@ -176,20 +164,19 @@ func (p *Reservation) Dispatch() {
 		case row.Suppressed != "":
 			tell = true
 			if row.delivery != nil {
-				q.forget(row.delivery)
+				q.dispatch.Forget(row.delivery)
 			}
 		case row.hold != 0:
 		case row.state == Scheduled:
 			q.wakeAt(row.due)
 		case row.delivery != nil && p.lease != 0:
-			row.delivery.lease = p.lease
-			q.enqueue(row.delivery)
-			q.startSessions(row.delivery.dest)
+			row.delivery.Lease = p.lease
+			q.dispatch.Enqueue(row.delivery)
 		default:
 			if row.delivery != nil {
-				q.forget(row.delivery)
+				q.dispatch.Forget(row.delivery)
 			}
-			q.announceBacklog(q.dest(row.Destination))
+			q.announceBacklog(row.Destination)
 		}
 	}
 	q.mu.Unlock()
@@ -200,13 +187,10 @@ func (p *Reservation) Dispatch() {
 
 // announceBacklog records that rows wait for a destination, and wakes other nodes, which may have
 // free slots.
-func (q *Queue) announceBacklog(d *destination) {
-	waited := d.hasBacklog
-	q.markWaiting(d)
-	if !waited {
+func (q *Queue) announceBacklog(destination string) {
+	if q.dispatch.AddBacklog(destination) {
 		q.o.Hub.Wake(notify.Key{Kind: notify.Queue})
 	}
-	q.refill(d)
 }
 
 // Abandon returns the slots. Call it when the mutation failed.
@@ -225,7 +209,7 @@ func (p *Reservation) Cancel() {
 	defer q.mu.Unlock()
 	for n := range p.rows {
 		if d := p.rows[n].delivery; d != nil {
-			q.forget(d)
+			q.dispatch.Forget(d)
 		}
 	}
 }

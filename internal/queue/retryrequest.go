@@ -70,23 +70,12 @@ func (q *Queue) applyRetryRequests(ctx context.Context, now time.Time) error {
 		if before[name] == at {
 			continue
 		}
-		if name != allDestinations {
-			q.retryDestination(q.dest(name))
-			continue
-		}
-		for _, d := range q.dests {
-			q.retryDestination(d)
+		if name == allDestinations {
+			q.dispatch.RetryAll()
+		} else {
+			q.dispatch.Retry(name)
 		}
 	}
 	q.retryRequests = heard
 	return nil
-}
-
-// retryDestination tries a destination now, even if it is in backoff. q.mu is held.
-func (q *Queue) retryDestination(d *destination) {
-	d.backoffUntil, d.pausedUntil = time.Time{}, time.Time{}
-	q.markWaiting(d)
-	q.refill(d)
-	q.startSessions(d)
-	q.removeIdleDestination(d)
 }

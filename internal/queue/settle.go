@@ -5,7 +5,6 @@ package queue
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -34,7 +33,7 @@ const (
 )
 
 // errSuperseded means that the delivery was ended or taken over before the outcome was written.
-var errSuperseded = errors.New("the delivery is no longer in hand")
+var errSuperseded = errors.New("the delivery is no longer leased")
 
 var (
 	settleQuery = db.SQL(`UPDATE delivery SET state = $4, due_at = $5, lease = CASE WHEN hold > 0 AND $4 = 'deferred' THEN 0 ELSE NULL END,
@@ -77,10 +76,7 @@ func (q *Queue) handleOutcome(c *Transaction, d *Delivery, o Outcome) {
 func (q *Queue) requeue(d *Delivery) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	d.inFlight = false
-	q.inFlight--
-	d.dest.ready = slices.Insert(d.dest.ready, 0, d)
-	q.startSessions(d.dest)
+	q.dispatch.Requeue(d)
 }
 
 // settle starts writing an outcome, without waiting for its commit.
@@ -158,7 +154,7 @@ func (q *Queue) commitOutcome(d *Delivery, v outcomeRecord) {
 			q.wakeAt(v.due)
 		}
 	}
-	q.forget(d)
+	q.dispatch.Forget(d)
 }
 
 // If attempts differ, the outcome itself was committed without this node's knowledge, and the
@@ -171,7 +167,7 @@ var sequenceQuery = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND
 func (q *Queue) reloadSequence(d *Delivery) bool {
 	before := d.sequence
 	err := q.retryWrite(func(ctx context.Context) error {
-		err := q.o.DB.One(ctx, sequenceQuery.With(d.Message, d.N, d.lease, d.Attempts), &d.sequence)
+		err := q.o.DB.One(ctx, sequenceQuery.With(d.Message, d.N, d.Lease, d.Attempts), &d.sequence)
 		if errors.Is(err, db.ErrNoRow) {
 			return errSuperseded
 		}
@@ -244,7 +240,7 @@ func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo)
 	if notice != nil {
 		also = append(also, notice.InsertStatement())
 	}
-	update := settleQuery.With(d.Message, d.N, d.lease, string(v.State), db.Micros(due), attempts, d.sequence+len(events),
+	update := settleQuery.With(d.Message, d.N, d.Lease, string(v.State), db.Micros(due), attempts, d.sequence+len(events),
 		v.Code, v.Enhanced, v.Reply, v.Remote, db.Micros(now), d.sequence)
 	job := q.conditionalMutation(update, also, len(events) > 0)
 	if notice != nil {

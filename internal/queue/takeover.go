@@ -99,8 +99,7 @@ func (q *Queue) markUncertain() {
 func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	q.mu.Lock()
 	due := !q.uncertainSince.IsZero() && now.Sub(q.uncertainSince) >= reconcileAfter
-	q.reconciling = due // no new claims start until the running ones have ended
-	claiming := q.claims > 0
+	claiming := due && q.dispatch.PauseClaims() > 0 // no new claims start until the running ones have ended
 	lease, ok := q.usableLease()
 	q.mu.Unlock()
 	if !due || claiming {
@@ -109,15 +108,15 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	defer func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.reconciling = false
-		q.resumeAll()
+		q.dispatch.ResumeClaims()
+		q.dispatch.Resume()
 	}()
 	if !ok {
 		return nil
 	}
-	for at := (deliveryKey{0, -1}); ; {
-		rows, err := db.All(ctx, q.o.DB, leasedKeysQuery.With(lease, at.message, at.n, chunkRows), func(r db.Row) (p deliveryKey, err error) {
-			return p, r.Scan(&p.message, &p.n)
+	for at := (deliveryKey{N: -1}); ; {
+		rows, err := db.All(ctx, q.o.DB, leasedKeysQuery.With(lease, at.Message, at.N, chunkRows), func(r db.Row) (p deliveryKey, err error) {
+			return p, r.Scan(&p.Message, &p.N)
 		})
 		if err != nil {
 			return err
@@ -142,13 +141,13 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 func (q *Queue) releaseUnknown(ctx context.Context, lease db.ID, rows []deliveryKey) error {
 	for _, at := range rows {
 		q.mu.Lock()
-		known := q.leased[at] != nil
+		known := q.dispatch.Find(at) != nil
 		q.mu.Unlock()
 		if known {
 			continue
 		}
-		q.o.Log.Warn("a delivery was in hand that nobody knew of", "message", at.message, "n", at.n)
-		_, err := q.o.DB.Exec(ctx, releaseOneQuery.With(at.message, at.n, lease))
+		q.o.Log.Warn("a delivery was leased that this node did not know of", "message", at.Message, "n", at.N)
+		_, err := q.o.DB.Exec(ctx, releaseOneQuery.With(at.Message, at.N, lease))
 		if err != nil {
 			return err
 		}

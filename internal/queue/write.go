@@ -36,7 +36,7 @@ func (q *Queue) retryWrite(try func(ctx context.Context) error) error {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		if q.unwritten--; q.unwritten == 0 {
-			q.resumeAll()
+			q.dispatch.Resume()
 		}
 	}()
 	for wait := minWriteRetry; ; wait = min(2*wait, maxWriteRetry) {
@@ -83,14 +83,14 @@ func (q *Queue) releaseBatch(ds []*Delivery, due time.Time, why *Outcome) {
 				at = d.ExpiresAt
 			}
 			if why == nil {
-				b.Queue(releaseQuery.With(d.Message, d.N, d.lease, db.Micros(at)))
+				b.Queue(releaseQuery.With(d.Message, d.N, d.Lease, db.Micros(at)))
 				continue
 			}
 			remote := why.Remote
 			if remote == "" {
 				remote = why.Host
 			}
-			b.Queue(releaseWithReplyQuery.With(d.Message, d.N, d.lease, db.Micros(at),
+			b.Queue(releaseWithReplyQuery.With(d.Message, d.N, d.Lease, db.Micros(at),
 				why.Code, db.CleanText(why.Enhanced, 16), db.CleanText(smtpclient.RedactAddresses(smtpclient.Stage(why.Stage), why.Reply), maxReply), db.CleanText(remote, 255)))
 		}
 	}})
@@ -105,8 +105,8 @@ func (q *Queue) releaseBatch(ds []*Delivery, due time.Time, why *Outcome) {
 	}
 	for _, d := range ds {
 		if !later {
-			q.markWaiting(d.dest)
+			q.dispatch.MarkWaiting(d.Destination)
 		}
-		q.forget(d)
+		q.dispatch.Forget(d)
 	}
 }
