@@ -8,18 +8,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue/dispatch"
 )
 
-const (
-	// recheckAfter is how long a delivery may wait in memory before its row is checked again:
-	// another node may have cancelled it.
-	recheckAfter = time.Second
-	// errorDelay is how long an internal error delays a message's deliveries.
-	errorDelay = time.Minute
-)
+// errorDelay is how long an internal error delays a message's deliveries.
+const errorDelay = time.Minute
 
 // prepareTransaction completes a transaction for its delivery agent. It returns false if no
 // delivery is left to attempt.
@@ -41,48 +35,6 @@ func (q *Queue) prepareTransaction(ctx context.Context, c *Transaction) bool {
 		c.From = q.o.Key.ReturnPath(int64(first.Message), first.N) + "@" + mail.ReturnDomain
 	}
 	return true
-}
-
-// checkDelivery reports whether a delivery may still be attempted. Otherwise it settles, releases
-// or forgets the delivery.
-func (q *Queue) checkDelivery(ctx context.Context, d *Delivery, now time.Time) bool {
-	if now.Sub(d.checkedAt) >= recheckAfter {
-		there, held, err := q.leasedRow(ctx, d)
-		if err != nil {
-			q.o.Log.Error("a delivery could not be looked at", "message", d.Message, "n", d.N, "error", err)
-			q.release([]*Delivery{d}, now.Add(dispatch.Jitter(errorDelay)), nil)
-			return false
-		}
-		if held {
-			q.release([]*Delivery{d}, time.Time{}, nil)
-			return false
-		}
-		if !there {
-			q.mu.Lock()
-			q.dispatch.Forget(d)
-			q.mu.Unlock()
-			return false
-		}
-		d.checkedAt = now
-	}
-	if !now.Before(d.ExpiresAt) {
-		q.settle(d, outcomeRecord{Outcome: d.expiredOutcome(), expired: true})
-		return false
-	}
-	return true
-}
-
-var leasedRowQuery = db.SQL(`SELECT state, hold > 0 FROM delivery WHERE message = $1 AND n = $2 AND lease = $3 AND lease IS NOT NULL
-	AND state IN ('scheduled', 'queued', 'deferred')`)
-
-// leasedRow reports whether this node still has the lease of a delivery that is not final, and
-// whether the delivery is to be held.
-func (q *Queue) leasedRow(ctx context.Context, d *Delivery) (there, held bool, err error) {
-	err = q.o.DB.One(ctx, leasedRowQuery.With(d.Message, d.N, d.Lease), &d.state, &held)
-	if errors.Is(err, db.ErrNoRow) {
-		return false, false, nil
-	}
-	return err == nil, held, err
 }
 
 // failUnprepared fails or delays the deliveries of a message that can't be loaded.
