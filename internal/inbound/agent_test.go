@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 	"github.com/mailstead/mailstead/internal/spam"
 	"github.com/mailstead/mailstead/internal/summary"
 )
@@ -46,8 +47,8 @@ func TestAgentTakesReports(t *testing.T) {
 			return io.NopCloser(strings.NewReader(bounceReport("failed"))), nil
 		}
 		c := &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{
-			{Message: m.ID, N: 0, Recipient: h.Key.ReturnPath(int64(id), 0) + "@demo.test"},
-			{Message: m.ID, N: 1, Recipient: h.Key.ReturnPath(int64(id), 0)[:8] + "@demo.test"},
+			{Entry: dispatch.Entry{Message: m.ID, N: 0}, Recipient: h.Key.ReturnPath(int64(id), 0) + "@demo.test"},
+			{Entry: dispatch.Entry{Message: m.ID, N: 1}, Recipient: h.Key.ReturnPath(int64(id), 0)[:8] + "@demo.test"},
 		}}
 		o := h.File(ctx, c)
 		if o[0].State != queue.Delivered || o[1].State != queue.Bounced || o[1].Enhanced != "5.1.1" {
@@ -70,7 +71,7 @@ func TestAgentTakesComplaints(t *testing.T) {
 			m.Body = func(context.Context) (io.ReadCloser, error) {
 				return io.NopCloser(strings.NewReader(arf("Feedback-Type: abuse\r\n", "Return-Path: <"+h.Key.ReturnPath(int64(id), 0)+"@demo.test>\r\n"))), nil
 			}
-			o := h.File(h.t.Context(), &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: to, Destination: "mail.host.test"}}})
+			o := h.File(h.t.Context(), &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID, Destination: "mail.host.test"}, Recipient: to}}})
 			if o[0].State != queue.Delivered {
 				h.t.Errorf("to %s: %+v", to, o)
 			}
@@ -92,7 +93,7 @@ func TestFiledIsRemembered(t *testing.T) {
 		bob := h.box("bob", 1)
 		file := func(m *queue.OutboundMessage) {
 			t.Helper()
-			c := &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: "bob@demo.test"}}}
+			c := &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID}, Recipient: "bob@demo.test"}}}
 			if o := h.File(ctx, c); o[0].State != queue.Delivered {
 				t.Errorf("outcome %+v", o)
 			}
@@ -124,7 +125,7 @@ func TestAgent(t *testing.T) {
 		m := h.outgoing(100)
 		c := &queue.Transaction{Mail: m, From: "ann@demo.test"}
 		for n, to := range []string{"bob@demo.test", "carol+x@demo.test", "nobody@demo.test", "full@demo.test", "x@moved.test", "bob+2@demo.test"} {
-			c.Deliveries = append(c.Deliveries, &queue.Delivery{Message: m.ID, N: n, Recipient: to})
+			c.Deliveries = append(c.Deliveries, &queue.Delivery{Entry: dispatch.Entry{Message: m.ID, N: n}, Recipient: to})
 		}
 		check := func() {
 			t.Helper()
@@ -159,7 +160,7 @@ func TestAgent(t *testing.T) {
 		check()
 		dbtest.Exec(h.t, h.db, mailbox.AddUsage(bob.ID, mailbox.Usage{Bytes: -1 << 20, Messages: -1}))
 		big := &queue.Transaction{Mail: h.outgoing(2 << 20)}
-		big.Deliveries = []*queue.Delivery{{Message: big.Mail.ID, Recipient: "bob@demo.test"}}
+		big.Deliveries = []*queue.Delivery{{Entry: dispatch.Entry{Message: big.Mail.ID}, Recipient: "bob@demo.test"}}
 		if o := h.File(ctx, big); o[0].State != queue.Bounced || o[0].Enhanced != "5.3.4" {
 			t.Errorf("larger than the mailbox: %+v", o)
 		}
@@ -206,7 +207,7 @@ func TestAgentVerifiesOtherAccounts(t *testing.T) {
 			}
 			m := h.outgoing(100)
 			m.Account, m.Private = tt.account, tt.private
-			o := h.File(ctx, &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: to}}})[0]
+			o := h.File(ctx, &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID}, Recipient: to}}})[0]
 			got := string(o.State) + " " + o.Enhanced + " " + strings.Join(h.places(box.ID), ", ")
 			if got != tt.want {
 				t.Errorf("%s: %s (%s), want %s", tt.name, got, o.Reply, tt.want)
@@ -225,7 +226,7 @@ func TestAgentVerifiesOtherAccounts(t *testing.T) {
 			}
 			m := h.outgoing(100)
 			m.Account = other
-			c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: box.Address}}}
+			c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID}, Recipient: box.Address}}}
 			if away == nil {
 				h.thinks(summary.SpamResult{Score: 20, Threshold: 6, Action: summary.ActionReject})
 			}
@@ -249,7 +250,7 @@ func TestAgentAsksOwnFilter(t *testing.T) {
 		}
 		m := h.outgoing(100)
 		m.Account = h.db.NewID()
-		if o := h.File(ctx, &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: box.Address}}})[0]; o.State != queue.Delivered {
+		if o := h.File(ctx, &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID}, Recipient: box.Address}}})[0]; o.State != queue.Delivered {
 			t.Errorf("outcome %+v", o)
 		}
 		if len(asked) != 1 || asked[0].Accounts[0] != h.account || asked[0].CheckResults.SPF != "pass" || asked[0].From != "ann@demo.test" {
@@ -257,7 +258,7 @@ func TestAgentAsksOwnFilter(t *testing.T) {
 		}
 		m = h.outgoing(100)
 		m.Account, m.Forwarded = h.db.NewID(), true
-		if o := h.File(ctx, &queue.Transaction{Mail: m, From: "postmaster@away.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: box.Address}}})[0]; o.State != queue.Delivered {
+		if o := h.File(ctx, &queue.Transaction{Mail: m, From: "postmaster@away.test", Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID}, Recipient: box.Address}}})[0]; o.State != queue.Delivered {
 			t.Errorf("outcome %+v", o)
 		}
 		if len(asked) != 2 || asked[1].CheckResults.SPF != "" {
@@ -279,7 +280,7 @@ func TestAgentDoubts(t *testing.T) {
 	each(t, func(h *fixture) {
 		ctx, t := h.t.Context(), h.t
 		bob, m := h.box("bob", 1), h.outgoing(100)
-		c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: "bob@demo.test"}}}
+		c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID}, Recipient: "bob@demo.test"}}}
 		if o := h.File(ctx, c); o[0].State != queue.Delivered {
 			t.Fatalf("outcome %+v", o)
 		}
@@ -287,7 +288,7 @@ func TestAgentDoubts(t *testing.T) {
 			t.Fatal(err)
 		}
 		dbtest.Exec(t, h.db, insertDelivery.With(m.ID, 0, h.account))
-		back := &queue.Transaction{Mail: h.outgoing(100), Deliveries: []*queue.Delivery{{Message: h.db.NewID(), Recipient: h.Key.ReturnPath(int64(m.ID), 0) + "@demo.test"}}}
+		back := &queue.Transaction{Mail: h.outgoing(100), Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: h.db.NewID()}, Recipient: h.Key.ReturnPath(int64(m.ID), 0) + "@demo.test"}}}
 		back.Mail.Body = func(context.Context) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(bounceReport("failed"))), nil
 		}
@@ -318,7 +319,7 @@ func TestAgentForwardsWithoutQuota(t *testing.T) {
 		}
 		send := func(m *queue.OutboundMessage) queue.Outcome {
 			m.Head = []byte("Delivered-To: bob@demo.test\r\n")
-			return h.File(ctx, &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: "bob@demo.test"}}})[0]
+			return h.File(ctx, &queue.Transaction{Mail: m, Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID}, Recipient: "bob@demo.test"}}})[0]
 		}
 		m := h.outgoing(100)
 		for range 2 { // the second time, the outcome was lost and the mailbox is full

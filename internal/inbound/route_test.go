@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 )
 
 func (h *fixture) alias(addr string, to ...mailbox.Mailbox) {
@@ -98,7 +99,7 @@ func TestAgentForAliases(t *testing.T) {
 		dbtest.Exec(h.t, h.db, mailbox.AddUsage(full.ID, mailbox.Usage{Bytes: 1 << 20, Messages: 1}))
 		h.alias("team@demo.test", full, bob, carol)
 		m := h.outgoing(100)
-		c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Message: m.ID, Recipient: "team@demo.test"}}}
+		c := &queue.Transaction{Mail: m, From: "ann@demo.test", Deliveries: []*queue.Delivery{{Entry: dispatch.Entry{Message: m.ID}, Recipient: "team@demo.test"}}}
 		for range 2 { // the second time, only the outcome was lost
 			if o := h.File(ctx, c); o[0].State != queue.Delivered {
 				t.Errorf("outcomes %+v", o)
