@@ -356,7 +356,7 @@ func (m *model) setLeased(leased bool) {
 }
 
 // expireLease gives some ready deliveries an older lease, as if it had expired and been acquired
-// anew.
+// again.
 func (m *model) expireLease(*rapid.T) {
 	for k := range m.ready {
 		d := m.memory[k]
