@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -261,7 +262,7 @@ func TestDoctorTrouble(t *testing.T) {
 	_ = l.Close()
 
 	t.Run("newer release", func(t *testing.T) { // the program still has the database open
-		d, _ := dbtest.Open(t, "sqlite:"+filepath.Join(data, "mailstead.db"))
+		d, _ := leasetest.Open(t, "sqlite:"+filepath.Join(data, "mailstead.db"))
 		examine(t, nil, at...).expect(t, "nodes", "ok", "no node is at work")
 		dbtest.Exec(t, d, newerRelease.With())
 		examine(t, nil, at...).expect(t, "database", "error", "of a newer release: version 99999")

@@ -21,8 +21,8 @@ var layers = map[string]int{
 	"bytesize": ground, // used like strconv
 	"heaptest": ground, // helper for tests of all packages
 	"needtest": ground, // likewise
-	"address":  1, "secret": 1, "dns": 1,
-	"db": 2, "message": 2, "smtpclient": 2, "notify": 2, "egress": 2,
+	"address":  1, "secret": 1, "dns": 1, "db": 1,
+	"lease": 2, "message": 2, "smtpclient": 2, "notify": 2, "egress": 2,
 	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "ratelimit": 3, "credential": 3, "cert": 3, "idempotency": 3, "summary": 3, "retention": 3, "bounce": 3, "mailfile": 3, "audit": 3,
 	"account": 4, "domain": 4, "webhook": 4, "thread": 4, "route": 4, "suppression": 4, "stat": 4, "quota": 4, "user": 4,
 	"mailbox": 5, "queue": 5, "servicemail": 5,
@@ -204,7 +204,7 @@ func TestLayersBite(t *testing.T) {
 		{"internal/queue/a.go", "internal/models", "on no floor"},
 		{"internal/models/a.go", "internal/db", "on no floor"},
 		{"nowhere/a.go", "internal/db", "on no floor"},
-		{"internal/message/a.go", "internal/db", "both are on floor 2"},
+		{"internal/message/a.go", "internal/lease", "both are on floor 2"},
 		{"internal/mailauth/a.go", "internal/db", "mailauth is pure"},
 	}
 	for _, c := range cases {

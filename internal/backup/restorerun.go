@@ -19,6 +19,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 )
 
 // restoreRun is the state of a restore.
@@ -127,7 +128,7 @@ func (r *restoreRun) copyBlobs(ctx context.Context, ready func(context.Context, 
 		return err
 	}
 	r.blobCount = r.result.Files + len(r.result.Mismatched)
-	if err := d.ExpireLeases(ctx); err != nil {
+	if err := lease.ExpireAll(ctx, d); err != nil {
 		return err
 	}
 	return ready(ctx, d)

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 func newFolder(t *testing.T) (*blob.Dir, string) {
@@ -333,7 +334,7 @@ func TestSweepOfTwoDatabases(t *testing.T) {
 		b := fromBytes(t, first, text(70_000))
 		dbtest.Exec(t, d, b.InsertStatement())
 
-		again, _ := dbtest.Open(t, dbtest.SQLite(t))
+		again, _ := leasetest.Open(t, dbtest.SQLite(t))
 		second := store(again)
 		if err := sweep(second); !fault.Is(err, fault.Conflict) {
 			t.Errorf("the sweep of another database: %v", err)

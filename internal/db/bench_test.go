@@ -133,7 +133,7 @@ func bench(b *testing.B, start func(b *testing.B, d *db.DB) func(i int64) error)
 	}{{"sqlite", dbtest.SQLite}, {"postgres", dbtest.Postgres}} {
 		for _, callers := range []int{1, 16, 64} {
 			b.Run(fmt.Sprintf("%s/%d", engine.name, callers), func(b *testing.B) {
-				d, _ := dbtest.Open(b, engine.url(b))
+				d := dbtest.Open(b, engine.url(b))
 				do := start(b, d)
 				b.ReportAllocs()
 				b.ResetTimer()

@@ -15,7 +15,7 @@ import (
 // that stopped.
 func TestCallersComeTogether(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d := dbtest.Open(t, url)
 		key := d.NewID()
 		enough := make(chan time.Time)
 		var late atomic.Bool // the next callers come late

@@ -77,9 +77,10 @@ type DB struct {
 	log      *slog.Logger
 	now      func() time.Time
 
-	leaseDuration time.Duration
-	maxWait       time.Duration
+	maxWait time.Duration
 }
+
+const defaultIdleTimeout = 5 * time.Second
 
 // Options are the options of Open.
 type Options struct {
@@ -90,11 +91,10 @@ type Options struct {
 	// Fatal is called when an fsync failed: the kernel may have dropped
 	// pages, so the process must end. The default logs and exits.
 	Fatal func(error)
-	// Now is the clock for ids and, with its monotonic reading, for the
-	// expiry of the node's lease.
-	Now func() time.Time
-	// Lease is how long a node's lease lasts without a renewal; 0 means DefaultLease.
-	Lease time.Duration
+	Now   func() time.Time // the clock for ids
+	// IdleTimeout is how long a connection to PostgreSQL may be silent before it is checked, and
+	// how long a check may take; 0 means 5 s.
+	IdleTimeout time.Duration
 	// MaxWait is how long a read or write waits for PostgreSQL while it does not answer, before
 	// it fails with a fault.Unavailable; 0 means DefaultMaxWait. A write whose connection is
 	// lost during the commit waits as long again, to find out its outcome.
@@ -121,13 +121,13 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 			os.Exit(1)
 		}
 	}
-	if o.Lease <= 0 {
-		o.Lease = DefaultLease
+	if o.IdleTimeout <= 0 {
+		o.IdleTimeout = defaultIdleTimeout
 	}
 	if o.MaxWait <= 0 {
 		o.MaxWait = DefaultMaxWait
 	}
-	d := &DB{log: o.Log, now: o.Now, leaseDuration: o.Lease, maxWait: o.MaxWait}
+	d := &DB{log: o.Log, now: o.Now, maxWait: o.MaxWait}
 	d.ids.now = o.Now
 	var err error
 	switch path, isFile := strings.CutPrefix(o.URL, "sqlite:"); {
@@ -162,6 +162,9 @@ func (d *DB) Engine() Engine { return d.kind }
 
 // Ping returns an error if the database does not answer.
 func (d *DB) Ping(ctx context.Context) error { return d.ping(ctx) }
+
+// Now returns the time of Options.Now.
+func (d *DB) Now() time.Time { return d.now() }
 
 // NewID returns a new unique id.
 func (d *DB) NewID() ID { return d.ids.next() }

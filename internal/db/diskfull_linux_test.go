@@ -31,7 +31,7 @@ func TestDiskFullSQLite(t *testing.T) {
 	dir := t.TempDir()
 	smallDisk(t, dir, 12<<20, "")
 	free := ballast(t, dir)
-	d, _ := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "mailstead.db"))
+	d := dbtest.Open(t, "sqlite:"+filepath.Join(dir, "mailstead.db"))
 	fillDisk(t, d, free)
 }
 
@@ -54,7 +54,7 @@ func TestDiskFullPostgres(t *testing.T) {
 	exec(t, admin, fmt.Sprintf("CREATE TABLESPACE %s LOCATION '%s'", space, dir))
 	t.Cleanup(func() { exec(t, admin, "DROP TABLESPACE "+space) })
 	u := dbtest.Postgres(t)
-	d, _ := dbtest.Open(t, u)
+	d := dbtest.Open(t, u)
 	exec(t, connect(t, u), "ALTER TABLE blob SET TABLESPACE "+space)
 	fillDisk(t, d, free)
 }

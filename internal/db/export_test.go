@@ -116,9 +116,6 @@ var Outage = asUnavailable
 // Shared wraps an error as one that no job caused.
 func Shared(err error) error { return &batchError{err} }
 
-// Renew renews the lease, as MaintainLease does after each third of it.
-func (n *Node) Renew(ctx context.Context) error { return n.renew(ctx) }
-
 // Reads reports whether a query is considered read-only.
 func (q *Query) Reads() bool { return q.readOnly }
 

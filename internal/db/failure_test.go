@@ -247,7 +247,7 @@ func TestCancelledReaders(t *testing.T) {
 // Another process, for example a backup, may hold SQLite's lock for a while.
 func TestBusy(t *testing.T) {
 	url := dbtest.SQLite(t)
-	d, _ := dbtest.Open(t, url)
+	d := dbtest.Open(t, url)
 	other, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(url, "sqlite:")+"?_txlock=immediate")
 	if err != nil {
 		t.Fatal(err)

@@ -23,8 +23,10 @@ const (
 	idEpoch  = 1704067200000 // 2024-01-01 in Unix milliseconds
 	nodeBits = 10
 	seqBits  = 12
-	maxNode  = 1<<nodeBits - 1
 	maxSeq   = 1<<seqBits - 1
+
+	// MaxNode is the highest number of a node.
+	MaxNode = 1<<nodeBits - 1
 )
 
 // Time returns when the id was generated, to the millisecond.
@@ -60,7 +62,7 @@ func (id *ID) UnmarshalText(text []byte) (err error) {
 
 func (id ID) encode(dst *[36]byte) {
 	ms := uint64(id)>>(nodeBits+seqBits) + idEpoch
-	node := uint64(id) >> seqBits & maxNode
+	node := uint64(id) >> seqBits & MaxNode
 	seq := uint64(id) & maxSeq
 	// 62 bits: the node, then bits of a hash of the id, which ParseID checks.
 	low := node<<52 | mix64(uint64(id))>>12
@@ -138,20 +140,25 @@ func (s *idGenerator) next() ID {
 	return ID(s.last>>seqBits<<(nodeBits+seqBits) | s.node<<seqBits | s.last&maxSeq)
 }
 
-// lastTime returns the time in the last id, in microseconds.
-func (s *idGenerator) lastTime() int64 {
+// LastIDTime returns the time in the last id, in microseconds.
+func (d *DB) LastIDTime() int64 {
+	s := &d.ids
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return (s.last>>seqBits + idEpoch) * 1000
 }
 
-// startAfter sets the node, and makes the generator return only ids later than t.
-func (s *idGenerator) startAfter(node int64, t time.Time) {
+// StartIDs sets the node that generates ids here, from now on only ids later than t.
+func (d *DB) StartIDs(node int64, t time.Time) {
+	s := &d.ids
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.node = node
 	s.last = max(s.last, (t.UnixMilli()-idEpoch)<<seqBits|maxSeq)
 }
+
+// ScanID reads a row that is an id, for All.
+func ScanID(r Row) (id ID, err error) { return id, r.Scan(&id) }
 
 // Micros returns a time as a column stores it: microseconds since 1970, 0 for the zero time.
 func Micros(t time.Time) int64 {

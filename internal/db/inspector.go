@@ -224,31 +224,6 @@ func (l *Inspector) InstanceName(ctx context.Context) (name string, err error) {
 	return name, IfNoRow(err, nil)
 }
 
-// NodeState is the state of a node in the database, by the database's clock.
-type NodeState struct {
-	Name     string
-	LastSeen time.Time // last renewal; the node's next ids are later
-	LeaseID  ID        // 0 if it has none, or its work has been taken over
-	Holder   string    // data folder of the lease's process
-	Expires  time.Time // end of the lease; zero once the node has released it
-	Live     bool
-}
-
-var nodeStatesQuery = SQL(`SELECT n.name, n.seen_at, COALESCE(t.id, 0), COALESCE(t.holder, ''),
-		COALESCE(t.expires_at, 0), COALESCE(t.expires_at, 0) > {now}
-	FROM node AS n LEFT JOIN lease AS t ON t.node = n.id ORDER BY n.name, t.id LIMIT 2000`)
-
-// Nodes lists the nodes by name. A node with earlier leases that are not yet deleted appears
-// several times.
-func (l *Inspector) Nodes(ctx context.Context) ([]NodeState, error) {
-	return All(ctx, l, nodeStatesQuery.With(), func(r Row) (n NodeState, err error) {
-		var seen, expires int64
-		err = r.Scan(&n.Name, &seen, &n.LeaseID, &n.Holder, &expires, &n.Live)
-		n.LastSeen, n.Expires = Time(seen), Time(expires)
-		return n, err
-	})
-}
-
 // WALWarnSize returns the size in bytes from which SQLite's write-ahead log is worth a warning.
 func WALWarnSize() int64 { return int64(defaultWALLimits().warn) * 4096 }
 

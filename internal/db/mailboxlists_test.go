@@ -66,7 +66,7 @@ func TestListsOfMailboxes(t *testing.T) {
 	}
 	t.Run("sqlite", func(t *testing.T) {
 		url := dbtest.SQLite(t)
-		d, _ := dbtest.Open(t, url)
+		d := dbtest.Open(t, url)
 		conn := sqliteConn(t, url)
 		plan := func(text string) (string, error) {
 			lines, err := sqlitePlan(conn, text)
@@ -85,7 +85,7 @@ func TestListsOfMailboxes(t *testing.T) {
 	})
 	t.Run("postgres", func(t *testing.T) {
 		url := dbtest.Postgres(t)
-		d, _ := dbtest.Open(t, url)
+		d := dbtest.Open(t, url)
 		conn := plannerConn(t, url)
 		n := 0
 		plan := func(text string) (string, error) {

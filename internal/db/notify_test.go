@@ -15,7 +15,7 @@ import (
 // A server that stops answering right after a connection begins does not block a batcher.
 func TestSilentServer(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
-	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, Lease: 600 * time.Millisecond})
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, IdleTimeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,8 +35,8 @@ func TestSilentServer(t *testing.T) {
 func TestListen(t *testing.T) {
 	target := dbtest.Postgres(t)
 	proxy := dbtest.StartProxy(t, target)
-	teller, _ := dbtest.Open(t, target)
-	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, Lease: 600 * time.Millisecond})
+	teller := dbtest.Open(t, target)
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, IdleTimeout: 200 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func TestConnectionLostAroundCommit(t *testing.T) {
 		t.Run(where.String(), func(t *testing.T) {
 			u := dbtest.Postgres(t)
 			proxy := startCutter(t, u)
-			direct, _ := dbtest.Open(t, u)
+			direct := dbtest.Open(t, u)
 			d, err := db.Open(t.Context(), db.Options{URL: proxy.url})
 			if err != nil {
 				t.Fatal(err)
@@ -101,7 +101,7 @@ func TestConnectionLostAroundCommit(t *testing.T) {
 func TestConnectionLostWhileClosing(t *testing.T) {
 	u := dbtest.Postgres(t)
 	proxy := startCutter(t, u)
-	direct, _ := dbtest.Open(t, u)
+	direct := dbtest.Open(t, u)
 	d, err := db.Open(t.Context(), db.Options{URL: proxy.url})
 	if err != nil {
 		t.Fatal(err)
@@ -316,7 +316,7 @@ func (p *passed) answers() {
 // A session that the server ends before COMMIT is repeated.
 func TestSessionKilled(t *testing.T) {
 	u := dbtest.Postgres(t)
-	d, _ := dbtest.Open(t, u+"&application_name=session-killed") // other tests have sessions, too
+	d := dbtest.Open(t, u+"&application_name=session-killed") // other tests have sessions, too
 	admin := connect(t, u)
 	var pid int
 	killed := 0
@@ -352,7 +352,7 @@ func TestSessionKilled(t *testing.T) {
 
 // A deadlock between batchers is resolved, and each job is committed once.
 func TestDeadlock(t *testing.T) {
-	d, _ := dbtest.Open(t, dbtest.Postgres(t))
+	d := dbtest.Open(t, dbtest.Postgres(t))
 	a, b := d.NewID(), d.NewID()
 	for d.BatcherOf(a) == d.BatcherOf(b) {
 		b = d.NewID()
@@ -404,7 +404,7 @@ var freeUsage = db.SQL(`SELECT mailbox FROM mailbox_usage WHERE mailbox = $1 {sk
 // Jobs in a shared commit lock rows in the order of their keys, so that batchers and nodes don't
 // deadlock.
 func TestRowsAreTakenInOrder(t *testing.T) {
-	d, _ := dbtest.Open(t, dbtest.Postgres(t))
+	d := dbtest.Open(t, dbtest.Postgres(t))
 	var ids []db.ID
 	for range 3 {
 		ids = append(ids, d.NewID())

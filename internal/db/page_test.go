@@ -65,7 +65,7 @@ var buffers = regexp.MustCompile(`Buffers: shared hit=(\d+)`)
 // columns it would read on to the end of the first column's value.
 func TestPagedEnds(t *testing.T) {
 	url := dbtest.Postgres(t)
-	d, _ := dbtest.Open(t, url)
+	d := dbtest.Open(t, url)
 	dbtest.Exec(t, d, manyDeliveries.With())
 	dbtest.Exec(t, d, manySuppressions.With())
 	conn := plannerConn(t, url)

@@ -14,12 +14,12 @@ import (
 func TestTransactionOfAnotherLife(t *testing.T) {
 	ctx := t.Context()
 	u := dbtest.Postgres(t)
-	crashed, _ := dbtest.Open(t, u)
+	crashed := dbtest.Open(t, u)
 	old, err := crashed.Life(ctx)
 	if err != nil || old == "" {
 		t.Fatalf("life %q, %v", old, err)
 	}
-	again, _ := dbtest.Open(t, u+"&application_name=again")
+	again := dbtest.Open(t, u+"&application_name=again")
 	if life, err := again.Life(ctx); life != old || err != nil {
 		t.Errorf("life %q while the server lives, %v; want %q", life, err, old)
 	}

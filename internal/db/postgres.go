@@ -20,7 +20,7 @@ import (
 // trip.
 type postgresEngine struct {
 	pool *pgxpool.Pool
-	// batcherPool is reserved for the batchers and the lease, so that they
+	// batcherPool is reserved for the batchers and PriorityTx, so that they
 	// don't wait behind ordinary transactions.
 	batcherPool *pgxpool.Pool
 	log         *slog.Logger
@@ -42,7 +42,7 @@ const (
 	// must not block a batcher or a leader job forever.
 	maxTxTime = time.Minute
 	// minPrepareTimeout is the minimum time for preparing an existing connection
-	// for use, as a third of the lease may be too short for that.
+	// for use, as the idle timeout may be too short for that.
 	minPrepareTimeout = 2 * time.Second
 )
 
@@ -71,10 +71,10 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 	if err != nil {
 		return nil, err
 	}
-	e := &postgresEngine{log: o.Log, idleTimeout: o.Lease / 3}
+	e := &postgresEngine{log: o.Log, idleTimeout: o.IdleTimeout}
 	e.availability.maxWait, e.availability.replaced = o.MaxWait, e.resetPools
 	// The caller's ctx may have no deadline: a batcher's has none.
-	ready := max(o.Lease/3, minPrepareTimeout)
+	ready := max(o.IdleTimeout, minPrepareTimeout)
 	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
 		ctx, cancel := context.WithTimeout(ctx, ready)
 		defer cancel()

@@ -13,7 +13,7 @@ import (
 // Under a context of WithReadOnly reads work, and writes fail.
 func TestReadOnly(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d := dbtest.Open(t, url)
 		ctx := db.WithReadOnly(t.Context())
 		made := db.SQL(`INSERT INTO notice (id, message, n, action, recipient, orcpt, code, enhanced, reply, remote_host, next_at, expires_at, at, due_at)
 			VALUES ($1, 1, 0, '', '', '', 0, '', '', '', 0, 0, 0, 0)`)

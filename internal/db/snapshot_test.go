@@ -70,7 +70,7 @@ func everyRow(t *testing.T, path string) map[string][]string {
 // A snapshot of either engine, loaded into PostgreSQL, and a snapshot of that are the same.
 func TestSnapshotAndLoad(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d := dbtest.Open(t, url)
 		account, other := d.NewID(), d.NewID()
 		dbtest.Exec(t, d,
 			anAccount.With(account, "a@shop.test", "Zoë 🐎 'quoted' \"twice\" \\ and\nmore"), anAccount.With(other, "b@shop.test", ""),
@@ -115,7 +115,7 @@ func TestSnapshotAndLoad(t *testing.T) {
 			t.Errorf("loaded into a service's database: %v", err)
 		}
 		// What was loaded is a database like any other.
-		loaded, _ := dbtest.Open(t, to)
+		loaded := dbtest.Open(t, to)
 		dbtest.Exec(t, loaded, anAccount.With(loaded.NewID(), "c@shop.test", ""))
 	})
 }
@@ -133,7 +133,7 @@ var (
 // list, so that no page stays half empty. Its schema is that of the migrations.
 func TestSnapshotIsPacked(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d := dbtest.Open(t, url)
 		dbtest.Exec(t, d, someEvents.With(1, 6_000), someRows.With(1, 6_000))
 		folder := t.TempDir()
 		path, packed := filepath.Join(folder, "snapshot.db"), filepath.Join(folder, "packed.db")
@@ -163,7 +163,7 @@ func TestSnapshotIsPacked(t *testing.T) {
 // A cancelled snapshot ends, even while it waits for a lock.
 func TestSnapshotEnds(t *testing.T) {
 	url := dbtest.Postgres(t)
-	d, _ := dbtest.Open(t, url)
+	d := dbtest.Open(t, url)
 	dbtest.Exec(t, d, someEvents.With(1, 2_000))
 	// It waits at a table that it reads after others.
 	conn := plannerConn(t, url)
@@ -192,14 +192,14 @@ func TestSnapshotEnds(t *testing.T) {
 // SQLite accepts texts that PostgreSQL rejects.
 func TestLoadOddTexts(t *testing.T) {
 	url := dbtest.SQLite(t)
-	d, _ := dbtest.Open(t, url)
+	d := dbtest.Open(t, url)
 	dbtest.Exec(t, d, anAccount.With(d.NewID(), "a@shop.test", "nul\x00 and \xff"), anAccount.With(d.NewID(), "b@shop.test", []byte("bytes")))
 	path := filepath.Join(t.TempDir(), "snapshot.db")
 	to := dbtest.Postgres(t)
 	if err := errors.Join(db.Snapshot(t.Context(), url, path), db.CopyToPostgres(t.Context(), path, to)); err != nil {
 		t.Fatal(err)
 	}
-	loaded, _ := dbtest.Open(t, to)
+	loaded := dbtest.Open(t, to)
 	names, err := db.All(t.Context(), loaded, db.SQL(`SELECT name FROM account ORDER BY email`).With(), func(r db.Row) (name string, err error) {
 		err = r.Scan(&name)
 		return name, err
@@ -212,7 +212,7 @@ func TestLoadOddTexts(t *testing.T) {
 // A snapshot is consistent, even during many writes.
 func TestSnapshotIsOfOneMoment(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d := dbtest.Open(t, url)
 		ctx, stop := context.WithCancel(t.Context())
 		written := make(chan struct{}, 1)
 		ended := make(chan error, 1)
@@ -260,7 +260,7 @@ func TestSnapshotIsOfOneMoment(t *testing.T) {
 // rows.
 func TestSnapshotBesideMigration(t *testing.T) {
 	url := dbtest.Postgres(t)
-	d, _ := dbtest.Open(t, url)
+	d := dbtest.Open(t, url)
 	dbtest.Exec(t, d, anAccount.With(d.NewID(), "a@shop.test", ""), aPerson.With(d.NewID(), "p@shop.test", nil))
 	conn := plannerConn(t, url)
 	tx, err := conn.Begin(t.Context())

@@ -24,6 +24,11 @@ func (d *DB) Tx(ctx context.Context, f func(tx *Tx) error) error {
 	return runTx(ctx, d.tx, f)
 }
 
+// PriorityTx is Tx that does not queue behind ordinary transactions. It serves one caller at a time.
+func (d *DB) PriorityTx(ctx context.Context, f func(tx *Tx) error) error {
+	return runTx(ctx, d.priorityTx, f)
+}
+
 func runTx(ctx context.Context, carry func(context.Context, func(txSession) error) error, f func(tx *Tx) error) error {
 	if err := checkWritable(ctx); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 // the statements that their connections have prepared.
 func TestColumnChangesBelowANode(t *testing.T) {
 	u := dbtest.Postgres(t)
-	d, _ := dbtest.Open(t, u)
+	d := dbtest.Open(t, u)
 	admin := connect(t, u)
 	dbtest.Exec(t, d, addAccount.With(1, "a@b.example", "A"))
 	var names []*db.Query // more than maxTries
@@ -87,9 +87,9 @@ func TestMigrationBesideWork(t *testing.T) {
 // The previous release works on the newer schema.
 func TestNewerSchema(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, u string) {
-		d, _ := dbtest.Open(t, u)
+		d := dbtest.Open(t, u)
 		dbtest.Exec(t, d, db.SQL(`INSERT INTO schema_migration (version_id, is_applied) VALUES (99999, TRUE)`).With())
-		older, _ := dbtest.Open(t, u)
+		older := dbtest.Open(t, u)
 		dbtest.Exec(t, older, addAccount.With(older.NewID(), "a@b.example", "A"))
 	})
 }

@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
-	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -191,7 +191,7 @@ func (k *Data) CheckQueue(ctx context.Context, r *Report) {
 
 // workingFor reports whether a node has been running for at least this long.
 func (k *Data) workingFor(at time.Duration) bool {
-	return slices.ContainsFunc(k.liveNodes(), func(n db.NodeState) bool { return k.Database.Now().Sub(n.LeaseID.Time()) > at })
+	return slices.ContainsFunc(k.liveNodes(), func(n lease.NodeState) bool { return k.Database.Now().Sub(n.LeaseID.Time()) > at })
 }
 
 // CheckEvents checks that events get sequence numbers: webhooks and streams receive no others.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/bytesize"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 )
 
 // Database checks the database of a service.
@@ -19,7 +20,7 @@ type Database struct {
 	Path    string // of the SQLite file
 	Running bool   // a service uses the data directory
 	Now     func() time.Time
-	Nodes   []db.NodeState // according to the database
+	Nodes   []lease.NodeState // according to the database
 }
 
 // CheckSchema checks that this program supports the database's schema.
@@ -140,7 +141,7 @@ func (d *Database) CheckClock(ctx context.Context, r *Report) {
 			"this machine's clock is %s before the newest mark in the database: ids of new rows would be made in the future", formatDuration(before))
 	}
 	if d.Engine() == db.Postgres {
-		if off := theirs.Sub(ours).Abs(); off > db.MaxClockSkew {
+		if off := theirs.Sub(ours).Abs(); off > lease.MaxClockSkew {
 			r.Fail(do, "the clocks of this machine and of the database are %s apart: mailstead serve does not start", formatDuration(off))
 		} else if off > warnClockSkew+answered.Sub(asked)/2 {
 			r.Warn(do, "the clocks of this machine and of the database are %s apart: nodes that are alive may count as silent", formatDuration(off))
@@ -180,7 +181,7 @@ func (d *Database) CheckNodes(_ context.Context, r *Report) {
 
 // liveNodes returns the running nodes. On SQLite, a killed process counts as running for minutes,
 // but there Running says more.
-func (d *Database) liveNodes() (live []db.NodeState) {
+func (d *Database) liveNodes() (live []lease.NodeState) {
 	for _, n := range d.Nodes {
 		if n.Live && (d.Running || d.Engine() == db.Postgres) {
 			live = append(live, n)
@@ -189,7 +190,7 @@ func (d *Database) liveNodes() (live []db.NodeState) {
 	return live
 }
 
-func lastSeen(nodes []db.NodeState) (last time.Time) {
+func lastSeen(nodes []lease.NodeState) (last time.Time) {
 	for _, n := range nodes {
 		if n.LastSeen.After(last) {
 			last = n.LastSeen

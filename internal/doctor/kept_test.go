@@ -16,6 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/doctor"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/user"
@@ -58,7 +60,7 @@ func each(t *testing.T, f func(t *testing.T, k *kept)) {
 func (k *kept) nodes(t *testing.T) {
 	t.Helper()
 	var err error
-	if k.Nodes, err = k.Inspector.Nodes(t.Context()); err != nil {
+	if k.Nodes, err = lease.Nodes(t.Context(), k.Inspector); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -74,7 +76,7 @@ func (k *kept) stop(t *testing.T) *db.DB {
 	if err := k.service.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	d, _ := dbtest.Open(t, k.url)
+	d, _ := leasetest.Open(t, k.url)
 	k.nodes(t)
 	return d
 }

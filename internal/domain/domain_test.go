@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -242,7 +243,7 @@ func TestRequiredRecords(t *testing.T) {
 
 // dbOf opens only SQLite, for tests that don't depend on SQL.
 func dbOf(t *testing.T) *db.DB {
-	d, _ := dbtest.Open(t, dbtest.SQLite(t))
+	d, _ := leasetest.Open(t, dbtest.SQLite(t))
 	return d
 }
 

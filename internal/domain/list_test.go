@@ -7,6 +7,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 var (
@@ -23,7 +24,7 @@ var (
 func BenchmarkList(b *testing.B) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
-			d, _ := dbtest.Open(b, url(b))
+			d, _ := leasetest.Open(b, url(b))
 			w := open(b, d)
 			account := w.account("list")
 			dom := w.create(account, "example.net")

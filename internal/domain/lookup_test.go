@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -269,7 +270,7 @@ func BenchmarkSender(b *testing.B) {
 }
 
 func benchmark(b *testing.B, f func(w *world) error) {
-	d, _ := dbtest.Open(b, dbtest.SQLite(b))
+	d, _ := leasetest.Open(b, dbtest.SQLite(b))
 	w := open(b, d)
 	dom := w.create(w.ann, "shop.test")
 	w.publish(dom)

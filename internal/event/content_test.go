@@ -17,13 +17,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 // The first read of an event stores its content for all readers and for ever: here each load would
 // return different content.
 func TestContentIsKept(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		var read atomic.Int64
 		l.LoadContent = func(_ context.Context, message db.ID, small json.RawMessage) (any, error) {
@@ -78,7 +79,7 @@ func TestContentIsKept(t *testing.T) {
 // An event whose content can't be loaded is not returned, and is read later.
 func TestContentUnreadable(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		broken := errors.New("the store is away")
 		l.LoadContent = func(context.Context, db.ID, json.RawMessage) (any, error) { return nil, broken }
@@ -99,7 +100,7 @@ func TestContentUnreadable(t *testing.T) {
 // A request reads about as much data as its page holds, however large the events are.
 func TestLargeEventsAreReadInPieces(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		account, other := d.NewID(), d.NewID()
 		const small, large, size = 60, 60, 400 << 10
@@ -157,7 +158,7 @@ func TestLargeEventsAreReadInPieces(t *testing.T) {
 // A page of large events keeps only its own events in memory. The pages together have all events.
 func TestLargeEvents(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		account := d.NewID()
 		const events, size = 60, 400 << 10

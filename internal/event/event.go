@@ -17,6 +17,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -83,7 +84,7 @@ func (e *Event) Body() ([]byte, error) {
 // positions.
 type Log struct {
 	DB   *db.DB
-	Node *db.Node
+	Node *lease.Node
 	Hub  *notify.Hub
 	Now  func() time.Time
 	// LoadContent completes an event's data with the content of its message (Input.ContentMessage).

@@ -17,12 +17,14 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
 var everyPosition = db.SQL(`SELECT id, position FROM event ORDER BY position`)
 
-func newLog(d *db.DB, n *db.Node) *event.Log {
+func newLog(d *db.DB, n *lease.Node) *event.Log {
 	return &event.Log{DB: d, Node: n, Hub: &notify.Hub{}, Now: time.Now}
 }
 
@@ -70,7 +72,7 @@ func numbers(t *testing.T, events []event.Event) (ns []int) {
 
 func TestListAndGet(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		account, other, message := d.NewID(), d.NewID(), d.NewID()
 		for i := range 10 {
@@ -133,7 +135,7 @@ func TestListAndGet(t *testing.T) {
 // earlier event is not skipped by a list of all events since a time.
 func TestListSinceLate(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		account, began := d.NewID(), time.Now()
 		late, err := l.RecordStatement(event.Input{Account: account, Kind: event.Bounce, Data: data{1}})
@@ -153,7 +155,7 @@ func TestListSinceLate(t *testing.T) {
 
 func TestRecordRollsBack(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		refused := errors.New("refused")
 		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
@@ -177,7 +179,7 @@ func TestRecordRollsBack(t *testing.T) {
 // reader that follows positions never misses one.
 func TestNumberOnce(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		second := d
 		if d.Engine() == db.Postgres { // a SQLite database has one process
 			var err error
@@ -186,7 +188,7 @@ func TestNumberOnce(t *testing.T) {
 			}
 			defer second.Close() //nolint:errcheck // nothing to lose
 		}
-		secondNode, err := second.Join(t.Context(), "second", "folder")
+		secondNode, err := lease.Join(t.Context(), second, lease.Options{Name: "second", Holder: "folder"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -266,7 +268,7 @@ func TestNumberOnce(t *testing.T) {
 // last one stopped.
 func TestNumberRuns(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		account, before := d.NewID(), int64(0)
 		for round := range 2 { // the second one is after a restart
 			l := newLog(d, node)
@@ -305,7 +307,7 @@ func TestNumberRuns(t *testing.T) {
 // More events than one batch keep their order.
 func TestNumberChunks(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
 			for i := range 1201 {
@@ -338,7 +340,7 @@ func TestNumberChunks(t *testing.T) {
 func BenchmarkNumber(b *testing.B) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
-			d, node := dbtest.Open(b, url(b))
+			d, node := leasetest.Open(b, url(b))
 			l := newLog(d, node)
 			for range (b.N + 499) / 500 {
 				b.StopTimer()
@@ -366,7 +368,7 @@ func BenchmarkNumber(b *testing.B) {
 // stored position, whichever node numbers. The body is the same each time.
 func TestFollow(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		calls := 0
 		l.OnNumbering = append(l.OnNumbering, func(b *db.Batch) {

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 // recordAll writes events in one transaction.
@@ -58,7 +59,7 @@ func pages(t *testing.T, l *event.Log, account db.ID, f event.Filter) (got []int
 // none of another account.
 func TestFilters(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		began := time.Now()
 		account, other := d.NewID(), d.NewID()
@@ -130,7 +131,7 @@ var (
 // A list of rare events has them on the first page, however many others there are.
 func TestRareEvents(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		account, message, domain, mailbox := d.NewID(), d.NewID(), d.NewID(), d.NewID()
 		usual := event.Input{Account: account, Kind: event.DeliveryStatus, Message: d.NewID(), Domain: d.NewID(), Mailbox: d.NewID(), Recipient: "usual@example.org"}
@@ -178,7 +179,7 @@ func TestRareEvents(t *testing.T) {
 // and gets them in order: a page sees all kinds at one moment.
 func TestFollowSeveralKinds(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		account, domain := d.NewID(), d.NewID()
 		const rounds, each = 60, 16

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 func pruneAll(t *testing.T, l *event.Log, before time.Time, limit int) (total int) {
@@ -34,7 +35,7 @@ func pruneAll(t *testing.T, l *event.Log, before time.Time, limit int) (total in
 // stay, and no position is assigned twice.
 func TestPrune(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 		l.Now = func() time.Time { return now }
@@ -79,7 +80,7 @@ func TestPrune(t *testing.T) {
 // repetitions.
 func TestPruneWhileNumbering(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		logs := []*event.Log{newLog(d, node), newLog(d, node)}
 		ctx, stop := context.WithCancel(t.Context())
 		var pruning sync.WaitGroup

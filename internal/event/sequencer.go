@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -67,8 +68,6 @@ func (l *Log) RunSequencer(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-var errNotLeader = errors.New("another node numbers the events")
-
 // AssignPositions assigns positions to the next events, in a commit that only the holder of the
 // leader job can make. It returns the number of numbered events.
 func (l *Log) AssignPositions(ctx context.Context) (int, error) {
@@ -79,7 +78,7 @@ func (l *Log) AssignPositions(ctx context.Context) (int, error) {
 	err := l.DB.Write(ctx, 0, &db.Mutation{
 		// The leader job's row stays locked until the commit, so the statement below sees every
 		// position that was assigned before.
-		Guard: func(b *db.Batch) { l.Node.GuardLeaderJob(b, "sequencer", errNotLeader) },
+		Guard: func(b *db.Batch) { l.Node.GuardLeaderJob(b, "sequencer") },
 		Apply: func(b *db.Batch) {
 			accounts = accounts[:0]
 			b.Queue(numberQuery.With()).Each(func(r db.Row) error {
@@ -98,7 +97,7 @@ func (l *Log) AssignPositions(ctx context.Context) (int, error) {
 			}
 		},
 	})
-	if errors.Is(err, errNotLeader) {
+	if errors.Is(err, lease.ErrNotLeader) {
 		return 0, nil
 	}
 	if err != nil {

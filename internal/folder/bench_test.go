@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 // eachBench runs f on both engines, with a folder of n messages of 8 KiB.
 func eachBench(b *testing.B, n int, f func(b *testing.B, h *fixture, v *View)) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
-			d, node := dbtest.Open(b, url(b))
+			d, node := leasetest.Open(b, url(b))
 			h := newFixture(b, d, node)
 			one := h.upload(mail("about something", strings.Repeat("All work and no play makes Jack a dull boy.\r\n", 180)), 0)
 			for n := n; n > 0; n -= 500 {

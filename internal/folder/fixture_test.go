@@ -15,6 +15,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/notify"
@@ -47,19 +49,19 @@ var (
 func each(t *testing.T, f func(h *fixture)) {
 	t.Helper()
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		f(newFixture(t, d, node))
 	})
 }
 
-func newFixture(t testing.TB, d *db.DB, node *db.Node) *fixture {
+func newFixture(t testing.TB, d *db.DB, node *lease.Node) *fixture {
 	h := &fixture{TB: t, db: d, clock: &atomic.Int64{}}
 	h.Store = h.newStore(d, node, Options{})
 	h.box = h.newMailbox(1 << 40)
 	return h
 }
 
-func (h *fixture) newStore(d *db.DB, node *db.Node, o Options) *Store {
+func (h *fixture) newStore(d *db.DB, node *lease.Node, o Options) *Store {
 	files, err := blob.NewDir(h.TempDir())
 	h.must(err)
 	now := func() time.Time { return time.Now().Add(time.Duration(h.clock.Load()) * time.Second) }

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -168,7 +169,7 @@ func (s *Store) collectBatch(ctx context.Context) (due, deleted int, err error) 
 // purgeDropped removes the messages of deleted folders, which nobody can change or copy any more.
 func (s *Store) purgeDropped(ctx context.Context) error {
 	type dropped struct{ folder, mailbox db.ID }
-	passed := s.Now().Add(-2 * db.MaxClockSkew).Unix() // in the past on all nodes' clocks
+	passed := s.Now().Add(-2 * lease.MaxClockSkew).Unix() // in the past on all nodes' clocks
 	for last := db.ID(0); ; {
 		found, err := db.All(ctx, s.DB, nextDroppedFolderQuery.With(last, passed), func(r db.Row) (d dropped, err error) {
 			err = r.Scan(&d.folder, &d.mailbox)

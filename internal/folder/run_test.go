@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 var storedUpTo = db.SQL(`SELECT v.changed_modseq, f.changed_modseq FROM folder_view v JOIN folder f ON f.id = v.folder WHERE v.folder = $1`)
@@ -40,7 +41,7 @@ func TestRunNoticesLostSignals(t *testing.T) {
 // report cost none.
 func TestPollIsBatched(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		views := []*View{h.view(Inbox)}
 		for i := range 20 {
@@ -59,7 +60,7 @@ func TestPollIsBatched(t *testing.T) {
 			return
 		}
 		proxy := dbtest.StartProxy(t, url)
-		h.DB, _ = dbtest.Open(t, proxy.URL)
+		h.DB, _ = leasetest.Open(t, proxy.URL)
 		h.must(h.pollOpenFolders(h.ctx())) // a new connection has statements of its own
 		before := proxy.Statements.Load()
 		h.must(h.pollOpenFolders(h.ctx()))

@@ -16,6 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 // Sessions of two nodes run all operations at once in two folders. After every round each session
@@ -26,7 +28,7 @@ func TestStress(t *testing.T) {
 		rounds = 2
 	}
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		first, second := d, d
 		var log strings.Builder // only one writes to it at a time
@@ -85,7 +87,7 @@ func (h *fixture) join(url, name string, log *slog.Logger) *db.DB {
 	d, err := db.Open(h.ctx(), db.Options{URL: url, Log: log, Fatal: func(err error) { panic(err) }})
 	h.must(err)
 	h.Cleanup(func() { h.must(d.Close()) })
-	_, err = d.Join(h.ctx(), name, name)
+	_, err = lease.Join(h.ctx(), d, lease.Options{Name: name, Holder: name})
 	h.must(err)
 	return d
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 func TestTwoSessions(t *testing.T) {
@@ -101,7 +102,7 @@ var moveChange = db.SQL(`UPDATE folder_change SET modseq = $3 WHERE folder = $1 
 // old flags the view would show an outdated state.
 func TestExpungedWhileRead(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		h.fill(Inbox, 3)
 		here := h.view(Inbox)
@@ -136,7 +137,7 @@ func TestExpungedWhileRead(t *testing.T) {
 // continues: it resumes from there (RFC 7162 §3.2.5).
 func TestNothingTooEarly(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		h.fill(Inbox, 1)
 		h.Store = h.newStore(d, node, Options{PollInterval: -1})
@@ -191,7 +192,7 @@ func TestNothingTooEarly(t *testing.T) {
 // yet.
 func TestExpungeUnheard(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 3)
 		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
@@ -214,7 +215,7 @@ func TestExpungeUnheard(t *testing.T) {
 // does not count changes that it does not know yet.
 func TestOwnChange(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 3)
 		other := h.Store
@@ -263,7 +264,7 @@ func TestOwnChange(t *testing.T) {
 // gone.
 func TestMissedByFetch(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 2)
 		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})

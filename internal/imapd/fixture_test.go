@@ -23,6 +23,8 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/imapd"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/ratelimit"
@@ -67,7 +69,7 @@ func eachWith(t *testing.T, change func(o *imapd.Options), f func(h *fixture)) {
 
 func open(t testing.TB, url string, change func(o *imapd.Options)) *fixture {
 	t.Helper()
-	d, node := dbtest.Open(t, url)
+	d, node := leasetest.Open(t, url)
 	h := &fixture{TB: t, db: d, log: &logs{}, files: t.TempDir()}
 	files, err := blob.NewDir(h.files)
 	h.must(err)
@@ -110,7 +112,7 @@ func (h *fixture) must(err error) {
 	}
 }
 
-func (h *fixture) openMailboxes(hub *notify.Hub, events *event.Log, node *db.Node, sessions *imapd.Sessions) {
+func (h *fixture) openMailboxes(hub *notify.Hub, events *event.Log, node *lease.Node, sessions *imapd.Sessions) {
 	logins := ratelimit.NewLoginLimiter(h.db, []byte("a key"), netip.Addr.IsLoopback)
 	h.mailboxes = mailbox.Open(mailbox.Options{
 		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasher(),

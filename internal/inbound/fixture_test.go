@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -52,7 +53,7 @@ func each(t *testing.T, f func(h *fixture)) {
 
 func newFixture(t testing.TB, url string) *fixture {
 	t.Helper()
-	d, node := dbtest.Open(t, url)
+	d, node := leasetest.Open(t, url)
 	large := t.TempDir()
 	files, err := blob.NewDir(large)
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -51,12 +52,9 @@ func (i *Service) SendSenderReports(ctx context.Context) (again time.Duration, e
 	if err != nil || !late && len(messages) == 0 {
 		return noticeInterval, err
 	}
-	mine := false
-	err = i.db.Tx(ctx, func(tx *db.Tx) (err error) {
-		mine, err = i.Node.AcquireLeaderJob(ctx, tx, "notices")
-		return err
-	})
-	if err != nil || !mine {
+	if err := i.Node.AcquireLeaderJob(ctx, "notices"); errors.Is(err, lease.ErrNotLeader) {
+		return noticeInterval, nil
+	} else if err != nil {
 		return noticeInterval, err
 	}
 	again = noticeInterval

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -52,7 +53,7 @@ func BenchmarkGrowth(b *testing.B) {
 }
 
 func benchmarkGrowth(b *testing.B, url string, size int) {
-	d, node := dbtest.Open(b, url)
+	d, node := leasetest.Open(b, url)
 	for i, q := range growthRows {
 		args := [][]any{{max(10, size/100)}, {max(10, size/100)}, {size, max(10, size/100)}, nil}
 		dbtest.Exec(b, d, q.With(args[i]...))

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
@@ -60,7 +61,7 @@ type Options struct {
 	Hasher   *credential.Hasher
 	SCRAM    *credential.SCRAM // nil: no verifiers are stored, and existing ones are deleted
 	Logins   *ratelimit.LoginLimiter
-	Node     *db.Node // whose sessions are listed; nil: none
+	Node     *lease.Node // whose sessions are listed; nil: none
 	Now      func() time.Time
 
 	// MaxQuotaMB is the operator's maximum for a mailbox's quota; 0 means 1 TiB.

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -46,11 +47,11 @@ var (
 func (h *fixture) join(name string) {
 	h.t.Helper()
 	if h.Node != nil {
-		lease, _ := h.Node.Lease()
-		dbtest.Exec(h.t, h.db, endLease.With(lease))
+		leaseID, _ := h.Node.Lease()
+		dbtest.Exec(h.t, h.db, endLease.With(leaseID))
 	}
 	var err error
-	if h.Node, err = h.db.Join(h.t.Context(), name, name); err != nil {
+	if h.Node, err = lease.Join(h.t.Context(), h.db, lease.Options{Name: name, Holder: name}); err != nil {
 		h.t.Fatal(err)
 	}
 }
@@ -90,8 +91,8 @@ func TestSessions(t *testing.T) {
 
 		// A node that ended without releasing its lease has no sessions. After a lost lease, the
 		// next lease has them.
-		lease, _ := h.Node.Lease()
-		dbtest.Exec(t, h.db, endLease.With(lease))
+		leaseID, _ := h.Node.Lease()
+		dbtest.Exec(t, h.db, endLease.With(leaseID))
 		h.wantOpen(ann, "")
 		h.join("second")
 		h.wantOpen(ann, "imap 2001:db8::7 Phone/Mail 16")
@@ -124,10 +125,10 @@ func TestDropSessionsSparesThoseTakenOn(t *testing.T) {
 		h.OpenSession(ann, mailbox.IMAP, netip.MustParseAddr("192.0.2.7"))
 		h.wantOpen(ann, "imap 192.0.2.7 /")
 		h.join("second")
-		lease, _ := h.Node.Lease()
+		leaseID, _ := h.Node.Lease()
 		dropped := make(chan error, 1)
 		err := h.db.Tx(ctx, func(tx *db.Tx) error {
-			if _, err := tx.Exec(ctx, takeOn.With(lease)); err != nil {
+			if _, err := tx.Exec(ctx, takeOn.With(leaseID)); err != nil {
 				return err
 			}
 			go func() { dropped <- h.DropSessions(ctx) }()

@@ -25,6 +25,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -59,7 +60,7 @@ const sealPurpose = "migration password"
 // Options configures a Service.
 type Options struct {
 	DB      *db.DB
-	Node    *db.Node
+	Node    *lease.Node
 	Hub     *notify.Hub // receives notify.Migration
 	Events  *event.Log
 	Blobs   *blob.Store

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -38,7 +39,7 @@ var (
 
 // Run runs migrations until ctx ends: those that wait, and those of nodes that have ended. Then it
 // stops between two commits, and another node, or the next start, continues. The node's lease must
-// be maintained (db.Node.MaintainLease) until Run has returned.
+// be maintained (lease.Node.MaintainLease) until Run has returned.
 func (m *Service) Run(ctx context.Context) error {
 	defer m.workers.Wait()
 	sub := m.options.Hub.Subscribe(notify.Key{Kind: notify.Migration})
@@ -59,11 +60,11 @@ func (m *Service) poll(ctx context.Context) (time.Duration, error) {
 		m.mu.Lock()
 		full := len(m.jobs) >= m.options.Concurrency
 		m.mu.Unlock()
-		lease, able := m.options.Node.Lease()
+		leaseID, able := m.options.Node.Lease()
 		if full || !able {
 			return pollInterval, nil
 		}
-		j, err := m.claim(ctx, lease)
+		j, err := m.claim(ctx, leaseID)
 		if err != nil || j == nil {
 			return m.nextPoll(ctx), err
 		}
@@ -83,7 +84,7 @@ func (m *Service) nextPoll(ctx context.Context) time.Duration {
 }
 
 // claim acquires one migration; nil if none is ready.
-func (m *Service) claim(ctx context.Context, lease db.ID) (j *job, err error) {
+func (m *Service) claim(ctx context.Context, leaseID db.ID) (j *job, err error) {
 	err = m.options.DB.Tx(ctx, func(tx *db.Tx) error {
 		j = nil
 		var id db.ID
@@ -92,7 +93,7 @@ func (m *Service) claim(ctx context.Context, lease db.ID) (j *job, err error) {
 		if err := tx.Lock(ctx, "migrations taken", 0); err != nil {
 			return err
 		}
-		err := tx.One(ctx, claimQuery.With(lease, db.Micros(m.options.Now()), maxPerAccount), &id, &planned, &sealed)
+		err := tx.One(ctx, claimQuery.With(leaseID, db.Micros(m.options.Now()), maxPerAccount), &id, &planned, &sealed)
 		if err != nil {
 			return db.IfNoRow(err, nil)
 		}
@@ -102,7 +103,7 @@ func (m *Service) claim(ctx context.Context, lease db.ID) (j *job, err error) {
 		}
 		password, err := m.options.Key.Open(sealPurpose, sealed)
 		g.Source.Password = string(password)
-		j = &job{Service: m, Migration: g, leaseID: lease, planned: planned != 0, passwordUnreadable: err != nil}
+		j = &job{Service: m, Migration: g, leaseID: leaseID, planned: planned != 0, passwordUnreadable: err != nil}
 		return nil
 	})
 	if m.options.DB.IsConflict(err) {
@@ -129,13 +130,13 @@ func (m *Service) start(ctx context.Context, j *job) {
 // takeOver releases migrations of ended nodes, and those that this node doesn't know of because the
 // outcome of a commit was unknown.
 func (m *Service) takeOver(ctx context.Context) error {
-	ended, err := m.options.DB.ExpiredLeases(ctx)
+	ended, err := lease.Expired(ctx, m.options.DB)
 	if err != nil {
 		return err
 	}
 	mine, _ := m.options.Node.Lease()
-	for _, lease := range append(ended, mine) {
-		held, err := db.All(ctx, m.options.DB, leasedQuery.With(lease), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+	for _, leaseID := range append(ended, mine) {
+		held, err := db.All(ctx, m.options.DB, leasedQuery.With(leaseID), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 		if err != nil {
 			return err
 		}
@@ -143,10 +144,10 @@ func (m *Service) takeOver(ctx context.Context) error {
 			m.mu.Lock()
 			j := m.jobs[id]
 			m.mu.Unlock()
-			if j != nil && j.leaseID == lease {
+			if j != nil && j.leaseID == leaseID {
 				continue
 			}
-			if err := m.options.DB.Run(ctx, releaseOrphanQuery.With(id, lease, db.Micros(m.options.Now()))); err != nil {
+			if err := m.options.DB.Run(ctx, releaseOrphanQuery.With(id, leaseID, db.Micros(m.options.Now()))); err != nil {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/stat"
 )
@@ -24,7 +25,7 @@ func TestCounted(t *testing.T) {
 			t.Fatal(err)
 		}
 		g := &garden{t: t, s: s, account: acc.ID, random: rand.New(rand.NewPCG(1, 2))}
-		second, err := s.DB.Join(t.Context(), "second", "another folder")
+		second, err := lease.Join(t.Context(), s.DB, lease.Options{Name: "second", Holder: "another folder"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -34,7 +35,7 @@ func TestCounted(t *testing.T) {
 				g.grow(now.Add(-time.Duration(30*(4-round)) * time.Hour / 4).Add(time.Duration(i) * 30 * time.Second))
 			}
 			var passing sync.WaitGroup
-			for _, node := range []*db.Node{s.Outbox.Node, s.Outbox.Node, second} {
+			for _, node := range []*lease.Node{s.Outbox.Node, s.Outbox.Node, second} {
 				x := *s.Outbox.Index
 				x.Node = node
 				passing.Go(func() {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -23,7 +24,7 @@ import (
 // Outbox accepts messages and shows their status.
 type Outbox struct {
 	*Messages
-	Node         *db.Node
+	Node         *lease.Node
 	Queue        *queue.Queue
 	Index        *index.Index
 	Suppressions *suppression.List

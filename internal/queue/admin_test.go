@@ -16,6 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/queue/admin"
@@ -234,7 +236,7 @@ func TestOrders(t *testing.T) {
 // Each list shows each delivery once, with every filter and any page size.
 func TestOperatorLists(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		n, err := d.Join(t.Context(), "lists", "lists")
+		n, err := lease.Join(t.Context(), d, lease.Options{Name: "lists", Holder: "lists"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -345,7 +347,7 @@ func TestOperatorLists(t *testing.T) {
 func TestOperatorsRace(t *testing.T) {
 	const messages = 150
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		var mu sync.Mutex
 		carried := map[db.ID]int{}
 		c := &deliveryAgent{parallel: 2, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
@@ -359,7 +361,7 @@ func TestOperatorsRace(t *testing.T) {
 		}}
 		small := func(o *queue.Options) { o.Window = 8 }
 		h := newFixture(t, d, n, c, small).run()
-		other, err := d.Join(t.Context(), "other", "elsewhere")
+		other, err := lease.Join(t.Context(), d, lease.Options{Name: "other", Holder: "elsewhere"})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/queue/admin"
 )
@@ -22,7 +23,7 @@ import (
 func TestOrdersInParts(t *testing.T) {
 	const messages = 900
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		n, err := d.Join(t.Context(), "parts", "parts")
+		n, err := lease.Join(t.Context(), d, lease.Options{Name: "parts", Holder: "parts"})
 		if err != nil {
 			t.Fatal(err)
 		}

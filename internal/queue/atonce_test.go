@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/queue/admin"
 )
@@ -26,7 +27,7 @@ var (
 // Active holds, and remarks on a delivery, never exceed their limits, even with concurrent calls.
 func TestLimitsAtOnce(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		n, err := d.Join(t.Context(), "one", "one")
+		n, err := lease.Join(t.Context(), d, lease.Options{Name: "one", Holder: "one"})
 		if err != nil {
 			t.Fatal(err)
 		}

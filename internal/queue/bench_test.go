@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -34,7 +35,7 @@ func BenchmarkAcceptAndDeliver(b *testing.B) {
 }
 
 func benchmark(b *testing.B, url string, destinations, dead int) {
-	d, n := dbtest.Open(b, url)
+	d, n := leasetest.Open(b, url)
 	nothing := &deliveryAgent{parallel: 16, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {
 		if c.Deliveries[0].Destination == "dead.test" {
 			return nil

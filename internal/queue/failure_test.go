@@ -12,6 +12,8 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
 )
@@ -20,7 +22,7 @@ import (
 func TestTakeOver(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		const waiting = 2500 // more than a chunk
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		first := newFixture(t, d, n, script(), func(o *queue.Options) { o.Window = waiting })
 		var ids []db.ID
 		for i := range waiting / 10 {
@@ -42,7 +44,7 @@ func TestTakeOver(t *testing.T) {
 // Deliveries that expire while no node runs are still tried for some hours.
 func TestOutage(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		first := newFixture(t, d, n, script())
 		m := first.send("ok@a.test", "later-ok@b.test", "later-later-later-ok@c.test")
 		first.clock.add(100 * time.Hour)
@@ -64,7 +66,7 @@ func TestOutage(t *testing.T) {
 // it. It is then not sent again.
 func TestReportBetweenHands(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		first := newFixture(t, d, n, script())
 		m := first.send("ok@a.test", "ok@a.test")
 		second := newFixture(t, d, first.next(), script())
@@ -92,7 +94,7 @@ func TestReportBetweenHands(t *testing.T) {
 func TestLateOutcome(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		began, finish := make(chan bool), make(chan bool)
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		first := newFixture(t, d, n, &deliveryAgent{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
 			began <- true
 			<-finish
@@ -239,7 +241,7 @@ func TestOutcomeUnknown(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		began, finish := make(chan bool), make(chan bool)
 		var tries, runs atomic.Int32
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		c := &deliveryAgent{parallel: 1, answer: func(context.Context, *queue.Transaction) []queue.Outcome {
 			if tries.Add(1) > 1 {
 				return []queue.Outcome{delivered}
@@ -264,9 +266,9 @@ func TestOutcomeUnknown(t *testing.T) {
 		finish <- true
 		h.log.await(t, "the database does not take")
 		// As if a first write had succeeded without Write's knowledge.
-		lease, _ := n.Lease()
+		leaseID, _ := n.Lease()
 		dbtest.Exec(t, d, wasTried.With(m), wasDeferred.With(m))
-		h.queue.ClaimAs(lease, "a.test")
+		h.queue.ClaimAs(leaseID, "a.test")
 		dbtest.Exec(t, d, showEvents.With())
 		h.awaitDelivered(1)
 		h.wantStates(m, "delivered")
@@ -404,7 +406,7 @@ func TestReconcileUnderTrouble(t *testing.T) {
 // A promotion in a commit of unknown outcome loses no delivery.
 func TestPromotedUnknown(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		var once atomic.Bool
 		h := newFixture(t, d, n, script(), func(o *queue.Options) {
 			describe := o.Describe
@@ -438,19 +440,19 @@ func TestClaimAfterTheLease(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer d.Close() //nolint:errcheck // nothing to lose
-		n, err := d.Join(t.Context(), "test", "test")
+		n, err := lease.Join(t.Context(), d, lease.Options{Name: "test", Holder: "test"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		h := newFixture(t, d, n, script(), func(o *queue.Options) { o.Window, o.Capacity = 1, 1 })
 		m := h.send("ok@a.test", "ok@a.test")
-		lease, _ := n.Lease()
+		leaseID, _ := n.Lease()
 		wall.add(time.Hour)
-		dbtest.Exec(t, d, endLease.With(lease), releaseRows.With())
-		if err := d.DeleteLease(t.Context(), lease); err != nil {
+		dbtest.Exec(t, d, endLease.With(leaseID), releaseRows.With())
+		if err := lease.Delete(t.Context(), d, leaseID); err != nil {
 			t.Fatal(err)
 		}
-		h.queue.ClaimAs(lease, "a.test")
+		h.queue.ClaimAs(leaseID, "a.test")
 		if n := h.owned(); n != 0 {
 			t.Errorf("%d rows are in the name of a lease that is forgotten", n)
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
@@ -339,7 +340,7 @@ func TestOverruledBeginsNoRuns(t *testing.T) {
 // An unsubscribe while a scheduled delivery is promoted gets its own sequence number.
 func TestUnsubscribedWhilePromoted(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		var once atomic.Bool
 		var h *fixture
 		h = newFixture(t, d, n, script(), func(o *queue.Options) {

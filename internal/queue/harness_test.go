@@ -19,6 +19,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -112,7 +114,7 @@ func (l logLines) await(t testing.TB, texts ...string) {
 type fixture struct {
 	t       testing.TB
 	db      *db.DB
-	node    *db.Node
+	node    *lease.Node
 	clock   *clock
 	hub     *notify.Hub
 	queue   *queue.Queue
@@ -129,7 +131,7 @@ type fixture struct {
 	ended    chan error
 }
 
-func newFixture(t testing.TB, d *db.DB, n *db.Node, c queue.Agent, set ...func(*queue.Options)) *fixture {
+func newFixture(t testing.TB, d *db.DB, n *lease.Node, c queue.Agent, set ...func(*queue.Options)) *fixture {
 	h := &fixture{t: t, log: make(logLines, 10_000), db: d, node: n, hub: &notify.Hub{}, account: d.NewID(),
 		clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
 		key:   testKey(t), settled: make(chan settled, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
@@ -160,7 +162,7 @@ func testKey(t testing.TB) *secret.Key {
 
 func eachFixture(t *testing.T, c queue.Agent, f func(t *testing.T, h *fixture), set ...func(*queue.Options)) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		f(t, newFixture(t, d, n, c, set...))
 	})
 }
@@ -329,9 +331,9 @@ func (h *fixture) wantEvents(message db.ID, want string) {
 }
 
 // next acquires the lease of the next process.
-func (h *fixture) next() *db.Node {
+func (h *fixture) next() *lease.Node {
 	h.t.Helper()
-	n, err := h.db.Join(context.Background(), "test", "test")
+	n, err := lease.Join(context.Background(), h.db, lease.Options{Name: "test", Holder: "test"})
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/queue/admin"
 )
@@ -202,7 +203,7 @@ func TestHoldSurvives(t *testing.T) {
 		return []queue.Outcome{deferred}
 	}}
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		h := newFixture(t, d, n, stuck)
 		ctx := t.Context()
 		held, marked := h.send("x@a.test"), h.send("x@b.test") // leased by a node that does not run

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
@@ -121,7 +122,7 @@ func TestNotices(t *testing.T) {
 // A sender gets one delay notice, four hours after the mail was due, whether it was tried or not.
 func TestLateNotices(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		h := newFixture(t, d, n, script()).run()
 		m := h.submitted(0, "later@a.test", "later@a.test=FAILURE", "later-ok@b.test", "dead@c.test=DELAY")
 		unborn := h.submitted(time.Hour, "later@s.test")

@@ -23,6 +23,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue/dispatch"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -32,7 +33,7 @@ import (
 // Options configure a Queue.
 type Options struct {
 	DB     *db.DB
-	Node   *db.Node
+	Node   *lease.Node
 	Events *event.Log
 	Hub    *notify.Hub
 	Key    *secret.Key // signs the return paths of API mail
@@ -154,7 +155,7 @@ func New(o Options) *Queue {
 // Run processes deliveries until ctx ends. It takes over the deliveries of nodes that ended, starts
 // sessions and finds due deliveries. Then it drains: running attempts may finish for
 // Options.DrainTimeout, Run writes their outcomes, and releases the other deliveries for other
-// nodes. The node's lease must be maintained (db.Node.MaintainLease) until Run has returned.
+// nodes. The node's lease must be maintained (lease.Node.MaintainLease) until Run has returned.
 func (q *Queue) Run(ctx context.Context) error {
 	sub := q.o.Hub.Subscribe(notify.Key{Kind: notify.Queue})
 	defer sub.Close()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/needtest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -121,7 +122,7 @@ type yard struct {
 }
 
 func newYard(t *testing.T, url string) *yard {
-	d, n := dbtest.Open(t, url)
+	d, n := leasetest.Open(t, url)
 	y := &yard{reached: make(chan bool, 1)}
 	y.dead.Store(true)
 	y.fixture = newFixture(t, d, n, &deliveryAgent{parallel: 16, answer: func(_ context.Context, c *queue.Transaction) []queue.Outcome {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 )
 
 const (
@@ -34,7 +35,7 @@ var (
 
 // takeOver releases the deliveries of expired leases, also of this node's earlier ones.
 func (q *Queue) takeOver(ctx context.Context, now time.Time) error {
-	ended, err := q.o.DB.ExpiredLeases(ctx)
+	ended, err := lease.Expired(ctx, q.o.DB)
 	if err != nil {
 		return err
 	}
@@ -51,7 +52,7 @@ func (q *Queue) takeOver(ctx context.Context, now time.Time) error {
 		if !known {
 			q.expiredLeases[id] = now
 		} else if now.Sub(since) >= expiredLeaseWatch {
-			if err := q.o.DB.DeleteLease(ctx, id); err != nil {
+			if err := lease.Delete(ctx, q.o.DB, id); err != nil {
 				return err
 			}
 			delete(q.expiredLeases, id)
@@ -60,10 +61,10 @@ func (q *Queue) takeOver(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (q *Queue) releaseLease(ctx context.Context, lease db.ID) error {
+func (q *Queue) releaseLease(ctx context.Context, leaseID db.ID) error {
 	total := int64(0)
 	for {
-		n, err := q.o.DB.Exec(ctx, releaseLeaseQuery.With(lease, chunkRows))
+		n, err := q.o.DB.Exec(ctx, releaseLeaseQuery.With(leaseID, chunkRows))
 		if err != nil {
 			return err
 		}
@@ -81,8 +82,8 @@ func (q *Queue) releaseLease(ctx context.Context, lease db.ID) error {
 func (q *Queue) releaseOwn() error {
 	ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
 	defer cancel()
-	lease, _ := q.o.Node.Lease()
-	return q.releaseLease(ctx, lease)
+	leaseID, _ := q.o.Node.Lease()
+	return q.releaseLease(ctx, leaseID)
 }
 
 // markUncertain records that a commit may have left rows with this node's lease that are unknown in
@@ -100,7 +101,7 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	q.mu.Lock()
 	due := !q.uncertainSince.IsZero() && now.Sub(q.uncertainSince) >= reconcileAfter
 	claiming := due && q.dispatch.PauseClaims() > 0 // no new claims start until the running ones have ended
-	lease, ok := q.usableLease()
+	leaseID, ok := q.usableLease()
 	q.mu.Unlock()
 	if !due || claiming {
 		return nil
@@ -115,13 +116,13 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 		return nil
 	}
 	for at := (deliveryKey{N: -1}); ; {
-		rows, err := db.All(ctx, q.o.DB, leasedKeysQuery.With(lease, at.Message, at.N, chunkRows), func(r db.Row) (p deliveryKey, err error) {
+		rows, err := db.All(ctx, q.o.DB, leasedKeysQuery.With(leaseID, at.Message, at.N, chunkRows), func(r db.Row) (p deliveryKey, err error) {
 			return p, r.Scan(&p.Message, &p.N)
 		})
 		if err != nil {
 			return err
 		}
-		if err := q.releaseUnknown(ctx, lease, rows); err != nil {
+		if err := q.releaseUnknown(ctx, leaseID, rows); err != nil {
 			return err
 		}
 		if len(rows) < chunkRows {
@@ -138,7 +139,7 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (q *Queue) releaseUnknown(ctx context.Context, lease db.ID, rows []deliveryKey) error {
+func (q *Queue) releaseUnknown(ctx context.Context, leaseID db.ID, rows []deliveryKey) error {
 	for _, at := range rows {
 		q.mu.Lock()
 		known := q.dispatch.Find(at) != nil
@@ -147,7 +148,7 @@ func (q *Queue) releaseUnknown(ctx context.Context, lease db.ID, rows []delivery
 			continue
 		}
 		q.o.Log.Warn("a delivery was leased that this node did not know of", "message", at.Message, "n", at.N)
-		_, err := q.o.DB.Exec(ctx, releaseOneQuery.With(at.Message, at.N, lease))
+		_, err := q.o.DB.Exec(ctx, releaseOneQuery.With(at.Message, at.N, leaseID))
 		if err != nil {
 			return err
 		}

@@ -5,13 +5,15 @@ package queue_test
 import (
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/lease"
 )
 
 // Expired leases are forgotten, whichever node took them over.
 func TestEndedNodesAreForgotten(t *testing.T) {
 	eachFixture(t, script(), func(t *testing.T, h *fixture) {
 		ends := func(name string) (expire func()) {
-			n, err := h.db.Join(t.Context(), name, name)
+			n, err := lease.Join(t.Context(), h.db, lease.Options{Name: name, Holder: name})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -20,7 +22,7 @@ func TestEndedNodesAreForgotten(t *testing.T) {
 				t.Fatal(n, err)
 			}
 			return func() {
-				if err := h.db.DeleteLease(t.Context(), id); err != nil {
+				if err := lease.Delete(t.Context(), h.db, id); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -13,6 +13,8 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/queue"
 )
 
@@ -167,12 +169,12 @@ func TestCancelElsewhere(t *testing.T) {
 		return []queue.Outcome{delivered}
 	}}
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, n := dbtest.Open(t, url)
+		d, n := leasetest.Open(t, url)
 		h := newFixture(t, d, n, c).run()
 		one := h.send("one@a.test")
 		<-began
 		two, three := h.send("two@a.test"), h.send("three@a.test")
-		other, err := d.Join(t.Context(), "other", "elsewhere")
+		other, err := lease.Join(t.Context(), d, lease.Options{Name: "other", Holder: "elsewhere"})
 		if err != nil {
 			t.Fatal(err)
 		}

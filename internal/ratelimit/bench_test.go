@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 // BenchmarkTry measures the limiter's cost of a successful login from a known network.
 func BenchmarkTry(b *testing.B) {
 	for name, url := range map[string]string{"sqlite": dbtest.SQLite(b), "postgres": dbtest.Postgres(b)} {
 		b.Run(name, func(b *testing.B) {
-			d, _ := dbtest.Open(b, url)
+			d, _ := leasetest.Open(b, url)
 			l := NewLoginLimiter(d, []byte("a key"), nil)
 			right := func([]Credential) (Credential, error) { return alice, nil }
 			for b.Loop() {

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
@@ -55,7 +56,7 @@ func newFixture(t testing.TB, port uint16, set func(*relay.Options), records ...
 // fixtureOn is newFixture with an existing resolver.
 func fixtureOn(t testing.TB, port uint16, set func(*relay.Options), resolver string, more ...func(*queue.Options)) *fixture {
 	t.Helper()
-	d, node := dbtest.Open(t, dbtest.SQLite(t))
+	d, node := leasetest.Open(t, dbtest.SQLite(t))
 	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
 	if err != nil {
 		t.Fatal(err)

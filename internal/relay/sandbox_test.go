@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
 )
@@ -124,7 +125,7 @@ func TestCapture(t *testing.T) {
 // again.
 func TestCapturedLost(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d, _ := leasetest.Open(t, url)
 		c := newCapture(t, d)
 		m := &queue.OutboundMessage{MessageInfo: queue.MessageInfo{Account: 1}, ID: d.NewID(), Body: func(context.Context) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(text)), nil
@@ -156,7 +157,7 @@ func TestCapturedLost(t *testing.T) {
 // The size of the outbox is limited: the oldest messages are deleted.
 func TestCaptureIsBounded(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d, _ := leasetest.Open(t, url)
 		c := newCapture(t, d)
 		var last db.ID
 		for n := range relay.MaxCapturedMessages + 120 {
@@ -192,7 +193,7 @@ func TestCaptureIsBounded(t *testing.T) {
 // A stored message is not stored again because the deletion of older ones failed.
 func TestCapturedOnce(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d, _ := leasetest.Open(t, url)
 		c := newCapture(t, d)
 		keep := func() error {
 			m := &queue.OutboundMessage{MessageInfo: queue.MessageInfo{Account: 1}, ID: d.NewID(), Body: func(context.Context) (io.ReadCloser, error) {

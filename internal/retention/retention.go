@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -30,7 +31,7 @@ type Task struct {
 // Pruner runs tasks.
 type Pruner struct {
 	DB    *db.DB
-	Node  *db.Node
+	Node  *lease.Node
 	Tasks []Task
 	// Load returns the share of time, 0 to 1, in which other callers want the writer.
 	Load func() float64
@@ -74,8 +75,6 @@ func (k *Pruner) Run(ctx context.Context) error {
 	}
 }
 
-var errNotLeader = errors.New("another node does it")
-
 // RunOnce deletes all expired data, and returns the number of deleted rows per task, also after an
 // error. It does nothing while another node has the leader job.
 func (k *Pruner) RunOnce(ctx context.Context) (map[string]int, error) {
@@ -93,7 +92,7 @@ func (k *Pruner) RunOnce(ctx context.Context) (map[string]int, error) {
 		switch {
 		case ctx.Err() != nil:
 			return total, ctx.Err()
-		case errors.Is(err, errNotLeader):
+		case errors.Is(err, lease.ErrNotLeader):
 			return total, nil
 		case err != nil: // an error of one task does not stop the others
 			failed = append(failed, fmt.Errorf("%s: %w", task.Name, err))
@@ -133,14 +132,8 @@ func (k *Pruner) ensureLeader(ctx context.Context) error {
 	if time.Since(k.leaderAt) < renewInterval {
 		return nil
 	}
-	begin, mine := time.Now(), false
-	err := k.DB.Tx(ctx, func(tx *db.Tx) (err error) {
-		mine, err = k.Node.AcquireLeaderJob(ctx, tx, "retention")
-		return err
-	})
-	if err == nil && !mine {
-		err = errNotLeader
-	}
+	begin := time.Now()
+	err := k.Node.AcquireLeaderJob(ctx, "retention")
 	if err == nil {
 		k.leaderAt = begin
 	}

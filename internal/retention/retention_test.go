@@ -13,12 +13,14 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/retention"
 )
 
 var now = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-func keeper(d *db.DB, n *db.Node, tasks ...retention.Task) *retention.Pruner {
+func keeper(d *db.DB, n *lease.Node, tasks ...retention.Task) *retention.Pruner {
 	return &retention.Pruner{DB: d, Node: n, Tasks: tasks, Now: func() time.Time { return now }, Log: slog.New(slog.DiscardHandler)}
 }
 
@@ -41,7 +43,7 @@ func (s *store) prune(_ context.Context, before time.Time, limit int) (int, erro
 // for ever, does not stop the others.
 func TestRound(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		broken, ever, many := &store{left: 5, err: errors.New("broken")}, &store{left: 5}, &store{left: 5000}
 		k := keeper(d, node, retention.Task{Name: "broken", MaxAge: time.Hour, Prune: broken.prune}, retention.Task{Name: "ever", Prune: ever.prune},
 			retention.Task{Name: "many", MaxAge: 48 * time.Hour, Prune: many.prune})
@@ -66,8 +68,8 @@ func TestRound(t *testing.T) {
 // One node at a time deletes, and another continues when it has stopped.
 func TestOneNode(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, first := dbtest.Open(t, url)
-		second, err := d.Join(t.Context(), "second", "folder")
+		d, first := leasetest.Open(t, url)
+		second, err := lease.Join(t.Context(), d, lease.Options{Name: "second", Holder: "folder"})
 		if err != nil {
 			t.Fatal(err)
 		}

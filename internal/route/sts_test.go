@@ -21,6 +21,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/route"
 )
 
@@ -245,7 +246,7 @@ func TestPolicyThatCannotBeHad(t *testing.T) {
 		},
 		"hangs up": func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	}
-	d, _ := dbtest.Open(t, dbtest.SQLite(t))
+	d, _ := leasetest.Open(t, dbtest.SQLite(t))
 	for name, f := range answers {
 		p := newPolicies(t, d, nil)
 		p.answer(f)
@@ -274,7 +275,7 @@ func TestPolicyThatCannotBeHad(t *testing.T) {
 // Hanging policy hosts hold up only a limited number of deliveries. The others are deferred, and
 // none outlives its context.
 func TestHangingPolicyHosts(t *testing.T) {
-	d, _ := dbtest.Open(t, dbtest.SQLite(t))
+	d, _ := leasetest.Open(t, dbtest.SQLite(t))
 	p := newPolicies(t, d, nil)
 	p.answer(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	ctx, cancel := context.WithCancel(t.Context())
@@ -307,7 +308,7 @@ func TestHangingPolicyHosts(t *testing.T) {
 
 // A policy just below the size limit is stored so that it can be read again.
 func TestLongPolicyIsReadAgain(t *testing.T) {
-	d, _ := dbtest.Open(t, dbtest.SQLite(t))
+	d, _ := leasetest.Open(t, dbtest.SQLite(t))
 	p := newPolicies(t, d, nil)
 	p.answer(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/plain")

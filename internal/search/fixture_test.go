@@ -12,9 +12,9 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -41,7 +41,7 @@ type fixture struct {
 }
 
 func newFixture(t testing.TB, url string) *fixture {
-	d, node := dbtest.Open(t, url)
+	d, node := leasetest.Open(t, url)
 	h := &fixture{TB: t, db: d}
 	files, err := blob.NewDir(t.TempDir())
 	h.must(err)

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -35,7 +36,7 @@ const (
 func DevConfig(data string) Config {
 	c := Config{
 		Dev: true, Host: devHost, Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
-		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: db.DefaultLease, DatabaseWait: db.DefaultMaxWait, LogLevel: "warn",
+		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: lease.DefaultDuration, DatabaseWait: db.DefaultMaxWait, LogLevel: "warn",
 		KeepMessages: 30, KeepAttempts: 30, KeepThreads: 365, KeepEvents: 30, FirstDomainCheck: 250 * time.Millisecond,
 	}
 	c.setLimits(quota.Defaults())

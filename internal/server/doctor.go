@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/doctor"
 	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -172,7 +173,7 @@ func (x *diagnosis) openDatabase(ctx context.Context) []doctor.Check {
 	if schema.Version == 0 || schema.Missing > 0 {
 		return checks // the other checks need the tables of this release
 	}
-	if d.Nodes, err = look.Nodes(ctx); err != nil {
+	if d.Nodes, err = lease.Nodes(ctx, look); err != nil {
 		return failed(err)
 	}
 	if !x.lockKnown {
@@ -197,7 +198,7 @@ func unreadableAdvice(database string, running bool) string {
 }
 
 // liveLease returns the unexpired lease of a process on the data folder, or nil.
-func (x *diagnosis) liveLease() *db.NodeState {
+func (x *diagnosis) liveLease() *lease.NodeState {
 	if x.db == nil || x.holder == "" {
 		return nil
 	}

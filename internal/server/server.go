@@ -27,6 +27,7 @@ import (
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/migration"
@@ -92,7 +93,7 @@ type Server struct {
 
 	data         *dataDir
 	key          *secret.Key
-	node         *db.Node
+	node         *lease.Node
 	dnsServer    *dns.Server
 	zoneDomains  atomic.Pointer[domain.Domains] // data for the sandbox zone
 	resolver     *dns.Resolver

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/stat"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -28,14 +29,14 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if s.key, err = s.data.secretKey(s.Config.SecretKey); err != nil {
 		return err
 	}
-	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, Lease: s.Config.Lease, MaxWait: s.Config.DatabaseWait}); err != nil {
+	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, IdleTimeout: s.Config.Lease / 3, MaxWait: s.Config.DatabaseWait}); err != nil {
 		return err
 	}
 	s.Hub = &notify.Hub{Forward: s.forwardToNodes()}
 	if err = s.DB.BindSecretKey(ctx, s.key.Fingerprint()); err != nil {
 		return err
 	}
-	if s.node, err = s.DB.Join(ctx, s.Config.Node, s.data.holder); err != nil {
+	if s.node, err = lease.Join(ctx, s.DB, lease.Options{Name: s.Config.Node, Holder: s.data.holder, Duration: s.Config.Lease, Log: s.Log}); err != nil {
 		return err
 	}
 	s.leaseTasks.run(func(ctx context.Context) error { return s.node.MaintainLease(ctx) })

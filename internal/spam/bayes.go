@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
@@ -29,7 +30,7 @@ const (
 // Bayes is a Bayesian spam filter. Each account trains its own.
 type Bayes struct {
 	DB        *db.DB
-	Node      *db.Node
+	Node      *lease.Node
 	Folders   *folder.Store
 	Now       func() time.Time
 	Log       *slog.Logger

@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -18,7 +19,7 @@ import (
 func BenchmarkOwn(b *testing.B) {
 	head := "From: ann@example.com\r\nTo: bob@demo.test\r\nSubject: bench\r\n\r\n"
 	text := head + strings.Repeat("A line of some words that a person may have written\r\n", 75)
-	d, _ := dbtest.Open(b, dbtest.SQLite(b))
+	d, _ := leasetest.Open(b, dbtest.SQLite(b))
 	kept, err := (&blob.Store{DB: d, Now: time.Now}).FromBytes(b.Context(), []byte(text))
 	if err != nil {
 		b.Fatal(err)

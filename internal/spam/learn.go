@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -84,9 +85,6 @@ func (b *Bayes) Run(ctx context.Context) error {
 	return nil
 }
 
-// errNotLeader aborts a mutation: another node is the leader, or has already done the task.
-var errNotLeader = errors.New("another node does it")
-
 // trainingTask is a message to learn.
 type trainingTask struct {
 	message, account db.ID
@@ -111,8 +109,8 @@ func (b *Bayes) LearnNext(ctx context.Context) (more bool, err error) {
 		b.Log.Warn("a message can't be learned", "message", t.message, "error", err)
 	}
 	lesson := &db.Mutation{Guard: func(batch *db.Batch) {
-		b.Node.GuardLeaderJob(batch, "learning", errNotLeader)
-		batch.Queue(deleteTaskQuery.With(t.message, t.spam)).OrFail(errNotLeader)
+		b.Node.GuardLeaderJob(batch, "learning")
+		batch.Queue(deleteTaskQuery.With(t.message, t.spam)).OrFail(lease.ErrNotLeader)
 	}}
 	if err == nil {
 		if lesson, err = b.lessonJob(ctx, &t, mark, words); err != nil {
@@ -120,7 +118,7 @@ func (b *Bayes) LearnNext(ctx context.Context) (more bool, err error) {
 		}
 	}
 	err = b.DB.Write(ctx, t.account, lesson)
-	if errors.Is(err, errNotLeader) {
+	if errors.Is(err, lease.ErrNotLeader) {
 		return false, nil
 	}
 	if err != nil {
@@ -150,13 +148,13 @@ func (b *Bayes) lessonJob(ctx context.Context, t *trainingTask, mark uint64, wor
 	changes := !known || before != t.spam
 	return &db.Mutation{
 		Guard: func(batch *db.Batch) {
-			b.Node.GuardLeaderJob(batch, "learning", errNotLeader)
-			batch.Queue(deleteTaskQuery.With(t.message, t.spam)).OrFail(errNotLeader)
+			b.Node.GuardLeaderJob(batch, "learning")
+			batch.Queue(deleteTaskQuery.With(t.message, t.spam)).OrFail(lease.ErrNotLeader)
 			switch {
 			case !known:
-				batch.Queue(addLessonQuery.With(t.account, int64(mark), t.spam, day)).OrFail(errNotLeader)
+				batch.Queue(addLessonQuery.With(t.account, int64(mark), t.spam, day)).OrFail(lease.ErrNotLeader)
 			case changes:
-				batch.Queue(flipLessonQuery.With(t.account, int64(mark), t.spam, day)).OrFail(errNotLeader)
+				batch.Queue(flipLessonQuery.With(t.account, int64(mark), t.spam, day)).OrFail(lease.ErrNotLeader)
 			}
 		},
 		Apply: func(batch *db.Batch) {

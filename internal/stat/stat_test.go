@@ -14,6 +14,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/stat"
 )
@@ -84,8 +86,8 @@ var states = map[string]func(*stat.Counts){
 // always match a recount of counted and uncounted events.
 func TestCount(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
-		second, err := d.Join(t.Context(), "second", "folder")
+		d, node := leasetest.Open(t, url)
+		second, err := lease.Join(t.Context(), d, lease.Options{Name: "second", Holder: "folder"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,7 +97,7 @@ func TestCount(t *testing.T) {
 		want := ledger{}
 		now := start
 		var logs []*event.Log
-		for _, n := range []*db.Node{node, second} {
+		for _, n := range []*lease.Node{node, second} {
 			logs = append(logs, &event.Log{DB: d, Node: n, Hub: &notify.Hub{}, Now: func() time.Time { return now }})
 		}
 		var names []string
@@ -177,7 +179,7 @@ func TestCount(t *testing.T) {
 // Numbered events are counted automatically, also those from before the start.
 func TestRun(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		s := stat.New(d, slog.New(slog.DiscardHandler))
 		l := &event.Log{DB: d, Node: node, Hub: &notify.Hub{}, Now: func() time.Time { return start }, AfterNumbering: []func(){s.Wake}}
 		record := func(n int) {
@@ -220,7 +222,7 @@ var counts = db.SQL(`SELECT COALESCE(SUM(delivered), 0) FROM stat WHERE domain =
 // Accepted messages are summed. Hourly counts are pruned, daily ones stay.
 func TestCountAndPrune(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, _ := dbtest.Open(t, url)
+		d, _ := leasetest.Open(t, url)
 		s := stat.New(d, slog.New(slog.DiscardHandler))
 		random := rand.New(rand.NewPCG(3, 4))
 		accounts, domains := []db.ID{1, 2}, []db.ID{5, 6}
@@ -305,7 +307,7 @@ func TestPeriods(t *testing.T) {
 func BenchmarkCount(b *testing.B) {
 	for name, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 		b.Run(name, func(b *testing.B) {
-			d, node := dbtest.Open(b, url(b))
+			d, node := leasetest.Open(b, url(b))
 			s := stat.New(d, slog.New(slog.DiscardHandler))
 			l := &event.Log{DB: d, Node: node, Hub: &notify.Hub{}, Now: time.Now}
 			for range (b.N + 499) / 500 {

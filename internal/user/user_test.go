@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/user"
@@ -650,7 +651,7 @@ var (
 
 // A link that was created and used before the first user was committed doesn't work either.
 func TestSetupTwice(t *testing.T) {
-	d, _ := dbtest.Open(t, dbtest.Postgres(t)) // SQLite has one writer
+	d, _ := leasetest.Open(t, dbtest.Postgres(t)) // SQLite has one writer
 	u := &user.Users{DB: d, Hasher: credential.NewHasher(), Now: time.Now}
 	ctx := t.Context()
 	if _, err := u.CreateSetupLink(ctx); err != nil {

@@ -27,6 +27,8 @@ import (
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -53,7 +55,7 @@ type told struct {
 type fixture struct {
 	t       testing.TB
 	db      *db.DB
-	node    *db.Node
+	node    *lease.Node
 	hub     *notify.Hub
 	log     *event.Log
 	hooks   *webhook.Service
@@ -87,11 +89,11 @@ type option func(*webhook.Options)
 // build creates the services; run starts them.
 func build(t testing.TB, url string, options ...option) *fixture {
 	t.Helper()
-	d, node := dbtest.Open(t, url)
+	d, node := leasetest.Open(t, url)
 	return furnish(t, d, node, options...)
 }
 
-func furnish(t testing.TB, d *db.DB, node *db.Node, options ...option) *fixture {
+func furnish(t testing.TB, d *db.DB, node *lease.Node, options ...option) *fixture {
 	t.Helper()
 	key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
 	if err != nil {
@@ -138,13 +140,13 @@ func (h *fixture) newAccount() db.ID {
 // run runs the sequencer and the webhook service until the test ends, or stop.
 func (h *fixture) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	lease, leave := context.WithCancel(context.Background())
+	leaseCtx, leave := context.WithCancel(context.Background())
 	var working, keeping sync.WaitGroup
 	keeping.Go(func() {
 		if h.cutOff {
 			return
 		}
-		if err := h.node.MaintainLease(lease); err != nil {
+		if err := h.node.MaintainLease(leaseCtx); err != nil {
 			h.t.Error(err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/webhook"
 )
 
@@ -32,7 +33,7 @@ func pair(t *testing.T, url string) (one, two *fixture) {
 		}
 		t.Cleanup(func() { _ = second.Close() })
 	}
-	node, err := second.Join(t.Context(), "second", "folder")
+	node, err := lease.Join(t.Context(), second, lease.Options{Name: "second", Holder: "folder"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +59,8 @@ func TestTakeOver(t *testing.T) {
 		one.cutOff = true
 		one.run()
 		<-hold
-		lease, _ := one.node.Lease()
-		dbtest.Exec(t, one.db, endLease.With(lease))
+		leaseID, _ := one.node.Lease()
+		dbtest.Exec(t, one.db, endLease.With(leaseID))
 		two.run()
 		bodies := map[string][]byte{}
 		for range 5 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -40,7 +41,7 @@ var (
 // Run delivers events until ctx ends: it claims webhooks with due deliveries, also those of expired
 // leases, and runs a dispatcher for each. Then running attempts may finish for
 // Options.DrainTimeout, their outcomes are written, and the webhooks are released. The node's lease
-// must be maintained (db.Node.MaintainLease) until Run has returned.
+// must be maintained (lease.Node.MaintainLease) until Run has returned.
 func (h *Service) Run(ctx context.Context) error {
 	defer h.cancelWrites()
 	defer h.cancelAttempts()
@@ -68,10 +69,10 @@ func (h *Service) drain() error {
 		select {
 		case <-done:
 			timer.Stop()
-			lease, _ := h.o.Node.Lease()
+			leaseID, _ := h.o.Node.Lease()
 			ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
 			defer cancel()
-			return h.releaseLease(ctx, lease)
+			return h.releaseLease(ctx, leaseID)
 		case <-timer.C:
 			step.then()
 		}
@@ -109,7 +110,7 @@ func (h *Service) poll(ctx context.Context) (time.Duration, error) {
 
 // takeOver releases the webhooks of expired leases.
 func (h *Service) takeOver(ctx context.Context) error {
-	ended, err := h.o.DB.ExpiredLeases(ctx)
+	ended, err := lease.Expired(ctx, h.o.DB)
 	if err != nil {
 		return err
 	}
@@ -127,8 +128,8 @@ func (h *Service) takeOver(ctx context.Context) error {
 
 // reconcile releases webhooks with this node's lease that have no dispatcher, after a commit of
 // unknown outcome.
-func (h *Service) reconcile(ctx context.Context, lease db.ID) error {
-	held, err := db.All(ctx, h.o.DB, leasedQuery.With(lease), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+func (h *Service) reconcile(ctx context.Context, leaseID db.ID) error {
+	held, err := db.All(ctx, h.o.DB, leasedQuery.With(leaseID), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 	if err != nil {
 		return err
 	}
@@ -139,16 +140,16 @@ func (h *Service) reconcile(ctx context.Context, lease db.ID) error {
 		if known {
 			continue
 		}
-		if _, err := h.o.DB.Exec(ctx, releaseOneQuery.With(id, lease, db.Micros(h.o.Now()))); err != nil {
+		if _, err := h.o.DB.Exec(ctx, releaseOneQuery.With(id, leaseID, db.Micros(h.o.Now()))); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *Service) releaseLease(ctx context.Context, lease db.ID) error {
+func (h *Service) releaseLease(ctx context.Context, leaseID db.ID) error {
 	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, releaseLeaseQuery.With(lease, db.Micros(h.o.Now())))
+		n, err := tx.Exec(ctx, releaseLeaseQuery.With(leaseID, db.Micros(h.o.Now())))
 		if n > 0 {
 			tx.AfterCommit(func() { h.o.Hub.Wake(notify.Key{Kind: notify.Webhook}) })
 		}
@@ -181,11 +182,11 @@ func (h *Service) claim(ctx context.Context) (time.Duration, error) {
 		h.mu.Lock()
 		capacity := min(h.o.MaxWebhooks-len(h.dispatchers), claimBatch)
 		h.mu.Unlock()
-		lease, able := h.o.Node.Lease()
+		leaseID, able := h.o.Node.Lease()
 		if capacity <= 0 || !able {
 			return pollInterval, nil
 		}
-		batchers, err := h.claimDue(ctx, lease, now, capacity)
+		batchers, err := h.claimDue(ctx, leaseID, now, capacity)
 		if err != nil {
 			return pollInterval, err
 		}
@@ -198,16 +199,16 @@ func (h *Service) claim(ctx context.Context) (time.Duration, error) {
 	}
 }
 
-func (h *Service) claimDue(ctx context.Context, lease db.ID, now time.Time, capacity int) (batchers []*dispatcher, err error) {
+func (h *Service) claimDue(ctx context.Context, leaseID db.ID, now time.Time, capacity int) (batchers []*dispatcher, err error) {
 	err = h.o.DB.Write(ctx, 0, &db.Mutation{Guard: func(b *db.Batch) {
 		batchers = batchers[:0]
-		b.Queue(claimQuery.With(lease, db.Micros(now), capacity)).Each(func(r db.Row) error {
+		b.Queue(claimQuery.With(leaseID, db.Micros(now), capacity)).Each(func(r db.Row) error {
 			var id db.ID
 			var since, rest int64
 			c := circuit{limit: 1}
 			err := r.Scan(&id, &since, &c.level, &rest)
 			c.failingSince, c.pausedUntil = db.Time(since), db.Time(rest)
-			batchers = append(batchers, h.newDispatcher(id, lease, c))
+			batchers = append(batchers, h.newDispatcher(id, leaseID, c))
 			return err
 		})
 	}})

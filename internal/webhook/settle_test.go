@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -25,7 +26,7 @@ var (
 // A success that is written before an earlier failure still closes the circuit.
 func TestSettledOutOfOrder(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, node := dbtest.Open(t, url)
+		d, node := leasetest.Open(t, url)
 		key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
 		if err != nil {
 			t.Fatal(err)

@@ -22,6 +22,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -82,7 +83,7 @@ func (w Webhook) Failing() bool { return w.Status == StatusEnabled && !w.Failing
 // Options configure a Service.
 type Options struct {
 	DB     *db.DB
-	Node   *db.Node
+	Node   *lease.Node
 	Hub    *notify.Hub
 	Events *event.Log
 	Key    *secret.Key // seals the secrets

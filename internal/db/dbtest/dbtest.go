@@ -17,12 +17,11 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Each runs f on a fresh database of each engine, with its node joined.
+// Each runs f on a fresh database of each engine.
 func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
 	t.Helper()
 	EachURL(t, func(t *testing.T, u string) {
-		d, _ := Open(t, u)
-		f(t, d)
+		f(t, Open(t, u))
 	})
 }
 
@@ -109,8 +108,8 @@ func AwaitBlocked(ctx context.Context, d *db.DB, tx *db.Tx, like string) error {
 	return err
 }
 
-// Open opens a database, joins it as a node, and closes it with the test.
-func Open(t testing.TB, u string) (*db.DB, *db.Node) {
+// Open opens a database and closes it with the test.
+func Open(t testing.TB, u string) *db.DB {
 	t.Helper()
 	d, err := db.Open(t.Context(), db.Options{
 		URL:   u,
@@ -124,9 +123,5 @@ func Open(t testing.TB, u string) (*db.DB, *db.Node) {
 			t.Errorf("closing the database: %v", err)
 		}
 	})
-	n, err := d.Join(t.Context(), "test", "test")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d, n
+	return d
 }

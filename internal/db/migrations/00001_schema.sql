@@ -9,7 +9,7 @@
 -- index in the order of a language is valid only until an upgrade of the operating
 -- system changes that order.
 
--- owner: db
+-- owner: lease
 CREATE TABLE node (
   id      {id},           -- 1..1023, part of each id that the node generates
   name    {text} NOT NULL UNIQUE,
@@ -17,7 +17,7 @@ CREATE TABLE node (
 );
 
 -- The lease of a running node. Rows that the node works on have its id.
--- owner: db
+-- owner: lease
 -- reads: webhook, migration, mailbox
 CREATE TABLE lease (
   id         {id},
@@ -27,7 +27,7 @@ CREATE TABLE lease (
 );
 
 -- Leader jobs: work that one node does for all, such as numbering events.
--- owner: db
+-- owner: lease
 CREATE TABLE leader_job (
   name       {text} NOT NULL PRIMARY KEY,
   lease      BIGINT NOT NULL,

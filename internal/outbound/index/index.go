@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/stat"
@@ -22,7 +23,7 @@ import (
 // Index finds outbound messages.
 type Index struct {
 	DB    *db.DB
-	Node  *db.Node
+	Node  *lease.Node
 	Queue *queue.Queue
 	Stats *stat.Stats // counts each message when it is indexed
 	// Load reads at most BatchSize messages without their deliveries, in no particular order.
@@ -94,8 +95,8 @@ func (x *Index) Run(ctx context.Context, log *slog.Logger) error {
 				begin := x.Now()
 				var err error
 				more, err = x.indexBatch(ctx, pass, begin)
-				if errors.Is(err, errNotLeader) {
-					next[pass] = now.Add(max(indexPasses[pass].every, db.DefaultLease)) // leadership won't change sooner
+				if errors.Is(err, lease.ErrNotLeader) {
+					next[pass] = now.Add(max(indexPasses[pass].every, lease.DefaultDuration)) // leadership won't change sooner
 					break
 				}
 				if err != nil && ctx.Err() == nil {
@@ -114,12 +115,10 @@ func (x *Index) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-var errNotLeader = errors.New("another node does it")
-
 // Batch does a batch of the work of a pass (0, 1 or 2), in one commit that only the holder of the
 // leader job can make. It reports whether there is more to do.
 func (x *Index) Batch(ctx context.Context, pass int, now time.Time) (more bool, err error) {
-	if more, err = x.indexBatch(ctx, pass, now); errors.Is(err, errNotLeader) {
+	if more, err = x.indexBatch(ctx, pass, now); errors.Is(err, lease.ErrNotLeader) {
 		err = nil
 	}
 	return more, err
@@ -163,8 +162,8 @@ func (x *Index) indexBatch(ctx context.Context, pass int, now time.Time) (more b
 	var counted []stat.AcceptedMessage
 	err = x.DB.Write(ctx, 0, &db.Mutation{
 		Guard: func(b *db.Batch) {
-			x.Node.GuardLeaderJob(b, "finding", errNotLeader)
-			b.Queue(advancePassQuery.With(pass, from, seen[len(seen)-1])).OrFail(errNotLeader)
+			x.Node.GuardLeaderJob(b, "finding")
+			b.Queue(advancePassQuery.With(pass, from, seen[len(seen)-1])).OrFail(lease.ErrNotLeader)
 			counted = counted[:0]
 			for some := range slices.Chunk(first, rowsPerInsert) {
 				b.Queue(insertDomainTermsQuery.With(insertArgs(some)...)).Each(func(r db.Row) error {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package db_test
+package lease_test
 
 import (
 	"context"
@@ -16,6 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
 var (
@@ -77,9 +79,9 @@ func openWithClock(t *testing.T, url string) (*db.DB, *testClock) {
 	return d, c
 }
 
-func join(t *testing.T, d *db.DB, name, holder string) *db.Node {
+func join(t *testing.T, d *db.DB, name, holder string) *lease.Node {
 	t.Helper()
-	n, err := d.Join(t.Context(), name, holder)
+	n, err := lease.Join(t.Context(), d, lease.Options{Name: name, Holder: holder})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +90,7 @@ func join(t *testing.T, d *db.DB, name, holder string) *db.Node {
 
 func ended(t *testing.T, d *db.DB) []db.ID {
 	t.Helper()
-	ids, err := d.ExpiredLeases(t.Context())
+	ids, err := lease.Expired(t.Context(), d)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,24 +99,29 @@ func ended(t *testing.T, d *db.DB) []db.ID {
 
 func TestLease(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, first := dbtest.Open(t, url)
-		if _, err := d.Join(t.Context(), "test", "another folder"); !fault.Is(err, fault.Conflict) {
+		d, first := leasetest.Open(t, url)
+		if _, err := lease.Join(t.Context(), d, lease.Options{Name: "test", Holder: "another folder"}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a second process of one name joined: %v", err)
 		}
 		other := join(t, d, "other", "another folder")
 		if other.Number == first.Number {
 			t.Fatalf("both are node %d", first.Number)
 		}
-		again := join(t, d, "test", "test") // the same folder's next process
+		id := d.NewID()
+		next, _ := openWithClock(t, url)
+		again := join(t, next, "test", "test") // the same folder's next process
+		if later := next.NewID(); later <= id {
+			t.Errorf("the next process makes %d, not after %d", later, id)
+		}
 		was, _ := first.Lease()
 		now, ok := again.Lease()
 		if ids := ended(t, d); !ok || now == was || again.Number != first.Number || len(ids) != 1 || ids[0] != was {
 			t.Errorf("ended %v, want %v; now %v, %v", ids, was, now, ok)
 		}
-		if err := d.DeleteLease(t.Context(), now); err != nil { // the lease is live: nothing happens
+		if err := lease.Delete(t.Context(), d, now); err != nil { // the lease is live: nothing happens
 			t.Error(err)
 		}
-		if err := d.DeleteLease(t.Context(), was); err != nil {
+		if err := lease.Delete(t.Context(), d, was); err != nil {
 			t.Error(err)
 		}
 		if ids := ended(t, d); len(ids) != 0 {
@@ -130,7 +137,7 @@ func TestLease(t *testing.T) {
 // name. With a shared database, a copied folder proves nothing.
 func TestLeaseRenamed(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, first := dbtest.Open(t, url)
+		d, first := leasetest.Open(t, url)
 		was, _ := first.Lease()
 		join(t, d, "another name", "test")
 		if ids := ended(t, d); slices.Contains(ids, was) != (d.Engine() == db.SQLite) {
@@ -149,7 +156,7 @@ func TestLeaseLost(t *testing.T) {
 		if !ok {
 			t.Fatal("a new node may start nothing")
 		}
-		clock.both(t, d, db.DefaultLease*2/3-time.Second)
+		clock.both(t, d, lease.DefaultDuration*2/3-time.Second)
 		if _, ok := n.Lease(); !ok {
 			t.Error("stopped too early")
 		}
@@ -160,10 +167,10 @@ func TestLeaseLost(t *testing.T) {
 		if ids := ended(t, d); len(ids) != 0 {
 			t.Errorf("others may take over before the lease is over: %v", ids)
 		}
-		if _, err := d.Join(t.Context(), "one", "another folder"); !fault.Is(err, fault.Conflict) {
+		if _, err := lease.Join(t.Context(), d, lease.Options{Name: "one", Holder: "another folder"}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("another process took the name before the lease was over: %v", err)
 		}
-		clock.both(t, d, db.DefaultLease/3+time.Second)
+		clock.both(t, d, lease.DefaultDuration/3+time.Second)
 		if ids := ended(t, d); len(ids) != 1 || ids[0] != was || n.OwnsLease(was) {
 			t.Errorf("nobody may take over: %v; and the node finishes things: %v", ids, n.OwnsLease(was))
 		}
@@ -184,7 +191,7 @@ func TestLeaseReplaced(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
 		n := join(t, d, "one", "folder")
-		clock.both(t, d, db.DefaultLease+time.Second)
+		clock.both(t, d, lease.DefaultDuration+time.Second)
 		successor, _ := dbtestJoin(t, url)
 		if err := n.Renew(t.Context()); !fault.Is(err, fault.Conflict) {
 			t.Errorf("got %v", err)
@@ -201,12 +208,12 @@ func TestLeaseReplaced(t *testing.T) {
 // A process ends if another has taken its name meanwhile: both would generate the same ids.
 func TestKeepReplaced(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		d, err := db.Open(t.Context(), db.Options{URL: url, Lease: 300 * time.Millisecond})
+		d, _ := openWithClock(t, url)
+		n, err := lease.Join(t.Context(), d, lease.Options{Name: "one", Holder: "folder", Duration: 300 * time.Millisecond})
 		if err != nil {
 			t.Fatal(err)
 		}
-		n := join(t, d, "one", "folder")
-		passes(t, d, db.DefaultLease) // the process was paused
+		passes(t, d, lease.DefaultDuration) // the process was paused
 		other, _ := openWithClock(t, url)
 		join(t, other, "one", "another folder")
 		if err := n.MaintainLease(t.Context()); !fault.Is(err, fault.Conflict) {
@@ -215,28 +222,11 @@ func TestKeepReplaced(t *testing.T) {
 		if id, ok := n.Lease(); ok || n.OwnsLease(id) {
 			t.Error("both run under one name")
 		}
-		if err := d.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// All nodes of a database have one secret key.
-func TestSameKey(t *testing.T) {
-	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		for range 2 {
-			if err := d.BindSecretKey(t.Context(), "one"); err != nil {
-				t.Error(err)
-			}
-			if err := d.BindSecretKey(t.Context(), "another"); !fault.Is(err, fault.Conflict) {
-				t.Errorf("a node with another key: %v", err)
-			}
-		}
 	})
 }
 
 // dbtestJoin joins as another process with the node name "one".
-func dbtestJoin(t *testing.T, url string) (*db.Node, *testClock) {
+func dbtestJoin(t *testing.T, url string) (*lease.Node, *testClock) {
 	d, clock := openWithClock(t, url)
 	return join(t, d, "one", "another folder"), clock
 }
@@ -253,10 +243,10 @@ func TestLeaseClocks(t *testing.T) {
 		if err := d.One(t.Context(), left.With(id), &micros); err != nil || !ok {
 			t.Fatal(err, ok)
 		}
-		if got := time.Duration(micros) * time.Microsecond; got > db.DefaultLease || got < db.DefaultLease-10*time.Second {
+		if got := time.Duration(micros) * time.Microsecond; got > lease.DefaultDuration || got < lease.DefaultDuration-10*time.Second {
 			t.Errorf("the lease lasts %v", got)
 		}
-		passes(t, d, db.DefaultLease+time.Second) // and this machine was paused
+		passes(t, d, lease.DefaultDuration+time.Second) // and this machine was paused
 		if ids := ended(t, d); len(ids) != 1 {
 			t.Errorf("ended: %v", ids)
 		}
@@ -270,7 +260,7 @@ func TestLeaseClockAstray(t *testing.T) {
 	for side, off := range map[string]time.Duration{"ahead of": 31 * 24 * time.Hour, "behind": -31 * 24 * time.Hour} {
 		d, clock := openWithClock(t, dbtest.Postgres(t)) // SQLite has no clock of its own
 		clock.forward(off)
-		if _, err := d.Join(t.Context(), "one", "folder"); err == nil || !strings.Contains(err.Error(), "hours "+side) {
+		if _, err := lease.Join(t.Context(), d, lease.Options{Name: "one", Holder: "folder"}); err == nil || !strings.Contains(err.Error(), "hours "+side) {
 			t.Errorf("%s: it joined: %v", side, err)
 		}
 		clock.forward(-off)
@@ -324,7 +314,7 @@ func TestLeaseRenew(t *testing.T) {
 		n := join(t, d, "one", "folder")
 		was, _ := n.Lease()
 		for range 5 {
-			clock.both(t, d, db.DefaultLease/2)
+			clock.both(t, d, lease.DefaultDuration/2)
 			if err := n.Renew(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -357,25 +347,17 @@ func TestLeaderJob(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, clock := openWithClock(t, url)
 		first, other := join(t, d, "first", "folder"), join(t, d, "other", "another folder")
-		asTx := func(n *db.Node) (has bool) {
-			if err := d.Tx(t.Context(), func(tx *db.Tx) error {
-				var err error
-				has, err = n.AcquireLeaderJob(t.Context(), tx, "numbering")
-				return err
-			}); err != nil {
-				t.Fatal(err)
-			}
-			return has
-		}
-		notMine := errors.New("not mine")
-		asGuard := func(n *db.Node) bool {
-			err := d.Write(t.Context(), 0, &db.Mutation{Guard: func(b *db.Batch) { n.GuardLeaderJob(b, "numbering", notMine) }})
-			if err != nil && !errors.Is(err, notMine) {
+		isLeader := func(err error) bool {
+			if err != nil && !errors.Is(err, lease.ErrNotLeader) {
 				t.Fatal(err)
 			}
 			return err == nil
 		}
-		for name, has := range map[string]func(*db.Node) bool{"tx": asTx, "guard": asGuard} {
+		alone := func(n *lease.Node) bool { return isLeader(n.AcquireLeaderJob(t.Context(), "numbering")) }
+		asGuard := func(n *lease.Node) bool {
+			return isLeader(d.Write(t.Context(), 0, &db.Mutation{Guard: func(b *db.Batch) { n.GuardLeaderJob(b, "numbering") }}))
+		}
+		for name, has := range map[string]func(*lease.Node) bool{"alone": alone, "guard": asGuard} {
 			holder, waits := first, other
 			if has(other) {
 				holder, waits = other, first
@@ -383,7 +365,7 @@ func TestLeaderJob(t *testing.T) {
 			if !has(holder) || has(waits) || !has(holder) {
 				t.Errorf("%s: the duty is not one node's alone", name)
 			}
-			clock.both(t, d, db.DefaultLease+time.Second) // without a renewal
+			clock.both(t, d, lease.DefaultDuration+time.Second) // without a renewal
 			if has(holder) || has(waits) {
 				t.Errorf("%s: a node without a lease has a duty", name)
 			}
@@ -430,7 +412,7 @@ func TestNodeNumbersRunOut(t *testing.T) {
 			t.Fatal(err)
 		}
 		numbers := map[int64]bool{living.Number: true}
-		var last *db.Node
+		var last *lease.Node
 		for range 2 {
 			last = join(t, d, fmt.Sprint("new ", len(numbers)), "new")
 			numbers[last.Number] = true
@@ -441,7 +423,7 @@ func TestNodeNumbersRunOut(t *testing.T) {
 		if again := join(t, d, "new 1", "new"); !numbers[again.Number] {
 			t.Errorf("by the same name it is number %d", again.Number)
 		}
-		if _, err := d.Join(t.Context(), "one more", "more"); err == nil {
+		if _, err := lease.Join(t.Context(), d, lease.Options{Name: "one more", Holder: "more"}); err == nil {
 			t.Error("the number of a node that may live was given again")
 		}
 		var name string
@@ -473,10 +455,10 @@ func TestNodeNumbersGivenAtOnce(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	var second *db.Node
+	var second *lease.Node
 	if err := d.Tx(t.Context(), func(tx *db.Tx) (err error) {
 		if _, err = tx.Exec(t.Context(), nodeOf.With(1, "first")); err == nil { // is about to get it
-			second, err = d.Join(t.Context(), "second", "second")
+			second, err = lease.Join(t.Context(), d, lease.Options{Name: "second", Holder: "second"})
 		}
 		return err
 	}); err != nil || second.Number != 2 {
@@ -493,7 +475,7 @@ var (
 func TestNodesAddedAtOnce(t *testing.T) {
 	d, _ := openWithClock(t, dbtest.Postgres(t))
 	type answer struct {
-		*db.Node
+		*lease.Node
 		error
 	}
 	joined := make(chan answer, 1)
@@ -502,7 +484,7 @@ func TestNodesAddedAtOnce(t *testing.T) {
 			return err
 		}
 		go func() {
-			n, err := d.Join(t.Context(), "second", "second")
+			n, err := lease.Join(t.Context(), d, lease.Options{Name: "second", Holder: "second"})
 			joined <- answer{n, err}
 		}()
 		var pid, waits int
@@ -614,4 +596,19 @@ func TestRenewInACrowd(t *testing.T) {
 			t.Error(err)
 		}
 	}
+}
+
+func TestNodes(t *testing.T) {
+	dbtest.EachURL(t, func(t *testing.T, url string) {
+		leasetest.Open(t, url)
+		look, err := db.OpenInspector(t.Context(), db.InspectOptions{URL: url})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer look.Close() //nolint:errcheck // it only reads
+		nodes, err := lease.Nodes(t.Context(), look)
+		if err != nil || len(nodes) != 1 || nodes[0].Name != "test" || !nodes[0].Live || nodes[0].Holder != "test" || nodes[0].LastSeen.IsZero() {
+			t.Errorf("nodes %+v, %v", nodes, err)
+		}
+	})
 }
