@@ -12,7 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/cmd/load/smtp"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/search"
+	"github.com/mailstead/mailstead/internal/fulltext"
 )
 
 // system is a server under test: Mailstead on one engine, or a peer. Fields of missing features are
@@ -68,7 +68,7 @@ func (s *system) waitIndexed(ctx context.Context) (took time.Duration, err error
 	}
 	began := time.Now()
 	for last, still := db.ID(-1), 0; still < 5; still++ {
-		upto, err := search.Progress(ctx, filepath.Join(s.dataDir, "search.db"))
+		upto, err := fulltext.Progress(ctx, filepath.Join(s.dataDir, "search.db"))
 		if err != nil {
 			return 0, err
 		}

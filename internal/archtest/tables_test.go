@@ -290,7 +290,7 @@ CREATE TABLE mailbox (id {id});
 		{"internal/folder/a.go", "var a = db.SQL(`SELECT x FROM ` + name)", "not written out"},
 		{"internal/folder/a.go", "var a = db.SQL(`SELECT x FROM pg_class`)", "engine's own"},
 		{"internal/folder/a_test.go", "var a = db.SQL(`SELECT x FROM mailbox`)", ""},
-		{"internal/search/a.go", "const a = `CREATE VIRTUAL TABLE word USING fts5(x)`\nvar b = db.SQL(a)\nvar c = db.SQL(`SELECT x FROM word`)", ""},
+		{"internal/fulltext/a.go", "const a = `CREATE VIRTUAL TABLE word USING fts5(x)`\nvar b = db.SQL(a)\nvar c = db.SQL(`SELECT x FROM word`)", ""},
 		{"internal/db/a.go", "var a = SQL(`SELECT x FROM mailbox`)", "db reads mailbox"},
 		{"internal/imapd/a.go", "var a = `SELECT INBOX`", ""},
 	}

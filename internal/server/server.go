@@ -24,6 +24,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/fulltext"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
@@ -40,7 +41,6 @@ import (
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/retention"
 	"github.com/mailstead/mailstead/internal/route"
-	"github.com/mailstead/mailstead/internal/search"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 	"github.com/mailstead/mailstead/internal/smtpd"
@@ -73,7 +73,7 @@ type Server struct {
 	Logins       *ratelimit.LoginLimiter
 	Mailboxes    *mailbox.Mailboxes
 	Folders      *folder.Store
-	Search       *search.Index
+	Search       *fulltext.Index
 	Queue        *queue.Queue
 	Operator     *admin.Queue
 	Outbox       *outbound.Outbox

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/fulltext"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
@@ -27,7 +28,6 @@ import (
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/relay"
-	"github.com/mailstead/mailstead/internal/search"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/thread"
@@ -61,7 +61,7 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	})
 	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
 	s.Transfers = &mailio.Service{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}
-	if s.Search, err = search.Open(ctx, search.Options{Path: s.data.file("search.db"), Folders: s.Folders, Now: time.Now, Log: s.Log}); err != nil {
+	if s.Search, err = fulltext.Open(ctx, fulltext.Options{Path: s.data.file("search.db"), Folders: s.Folders, Now: time.Now, Log: s.Log}); err != nil {
 		return err
 	}
 	s.Folders.Prefilter, s.Folders.QueryIndex = s.Search.Prefilter, s.Search.Query

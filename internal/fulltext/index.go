@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package search is the index behind SEARCH. It is only a prefilter: it tells which messages
+// Package fulltext is the index behind SEARCH. It is only a prefilter: it tells which messages
 // certainly lack a text, and package folder examines the others. So the results never depend on how
 // far indexing has come, or on whether there is an index.
 //
@@ -8,7 +8,7 @@
 // index is a separate SQLite file on each node, whichever engine stores the mail. Each node fills
 // its own in the background, and the database's writer never waits for it. The file is derived
 // data: if deleted, it is rebuilt.
-package search
+package fulltext
 
 import (
 	"context"
