@@ -88,8 +88,9 @@ func (s *Service) Profile(ctx context.Context, address, name, password string) (
 	if err != nil {
 		// An unsigned profile works; the device says that it is not signed.
 		s.Log.WarnContext(ctx, "signing a profile", "mailbox", address, "error", err)
+		signer = nil
 	}
-	if err != nil || signer == nil {
+	if signer == nil {
 		return text, nil
 	}
 	return signProfile(text, signer)

@@ -35,7 +35,6 @@ func (a agent) Concurrency(int) int { return int(a) }
 type session struct {
 	*dispatch.Session[*delivery]
 	taken []*delivery
-	ended bool
 }
 
 // model is a node with its rows: everything around a dispatcher.
