@@ -90,8 +90,6 @@ var (
 		WHERE NOT EXISTS (SELECT 1 FROM lease WHERE node = $2 AND expires_at > {now})`)
 	expireAllQuery = db.SQL(`UPDATE lease SET expires_at = 0 WHERE expires_at > 0`)
 	renewQuery     = db.SQL(`UPDATE lease SET expires_at = {now} + $2 WHERE id = $1 AND expires_at > {now}`)
-	expiredQuery   = db.SQL(`SELECT id FROM lease WHERE expires_at <= {now} ORDER BY id`)
-	deleteQuery    = db.SQL(`DELETE FROM lease WHERE id = $1 AND expires_at <= {now}`)
 )
 
 // Join acquires a lease under a node's name. A fault.Conflict says that another process runs under
@@ -269,22 +267,11 @@ func (n *Node) renew(ctx context.Context) error {
 	return nil
 }
 
-// Expired lists the leases whose work other nodes may take over.
-func Expired(ctx context.Context, d *db.DB) ([]db.ID, error) {
-	return db.All(ctx, d, expiredQuery.With(), db.ScanID)
-}
-
-// Delete deletes an expired lease. Call it once no row carries the lease's id any more.
-func Delete(ctx context.Context, d *db.DB, id db.ID) error {
-	_, err := d.Exec(ctx, deleteQuery.With(id))
-	return err
-}
-
 // NodeState is the state of a node in the database, by the database's clock.
 type NodeState struct {
 	Name     string
 	LastSeen time.Time // last renewal; the node's next ids are later
-	LeaseID  db.ID     // 0 if it has none, or its work has been taken over
+	LeaseID  db.ID     // 0 if it has none
 	Holder   string    // data folder of the lease's process
 	Expires  time.Time // end of the lease; zero once the node has released it
 	Live     bool

@@ -22,7 +22,6 @@ var (
 	// The index migration_source prevents two leases for the same source.
 	claimQuery = db.SQL(`WITH due AS MATERIALIZED (SELECT m.id FROM migration AS m
 			WHERE m.lease IS NULL AND m.due_at IS NOT NULL AND m.due_at <= $2
-				AND EXISTS (SELECT 1 FROM lease AS t WHERE t.id = $1 AND t.expires_at > {now})
 				AND NOT EXISTS (SELECT 1 FROM migration AS o WHERE o.source = m.source AND o.lease IS NOT NULL)
 				AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.lease IS NOT NULL) < $3
 				AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active')
@@ -33,7 +32,8 @@ var (
 		WHERE id IN (SELECT id FROM due)
 		RETURNING id, planned, password`)
 	nextDueQuery       = db.SQL(`SELECT due_at FROM migration WHERE lease IS NULL AND due_at IS NOT NULL AND due_at > $1 ORDER BY due_at LIMIT 1`)
-	leasedQuery        = db.SQL(`SELECT id FROM migration WHERE lease IS NOT NULL AND lease = $1`)
+	leasedQuery        = db.SQL(`SELECT id FROM migration WHERE lease IS NOT NULL AND lease = $1 AND id > $2 ORDER BY id LIMIT $3`)
+	nextLeaseQuery     = db.SQL(`SELECT lease FROM migration WHERE lease IS NOT NULL AND lease > $1 AND lease < $2 ORDER BY lease LIMIT 1`)
 	releaseOrphanQuery = db.SQL(`UPDATE migration SET lease = NULL, due_at = $3 WHERE id = $1 AND lease = $2 AND state = 'running'`)
 )
 
@@ -130,27 +130,20 @@ func (m *Service) start(ctx context.Context, j *job) {
 // takeOver releases migrations of ended nodes, and those that this node doesn't know of because the
 // outcome of a commit was unknown.
 func (m *Service) takeOver(ctx context.Context) error {
-	ended, err := lease.Expired(ctx, m.options.DB)
-	if err != nil {
+	if err := m.options.Node.TakeOver(ctx, nextLeaseQuery, m.releaseUnknown); err != nil {
 		return err
 	}
-	mine, _ := m.options.Node.Lease()
-	for _, leaseID := range append(ended, mine) {
-		held, err := db.All(ctx, m.options.DB, leasedQuery.With(leaseID), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
-		if err != nil {
-			return err
-		}
-		for _, id := range held {
-			m.mu.Lock()
-			j := m.jobs[id]
-			m.mu.Unlock()
-			if j != nil && j.leaseID == leaseID {
-				continue
-			}
-			if err := m.options.DB.Run(ctx, releaseOrphanQuery.With(id, leaseID, db.Micros(m.options.Now()))); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+	leaseID, _ := m.options.Node.Lease()
+	return m.releaseUnknown(ctx, leaseID)
+}
+
+func (m *Service) releaseUnknown(ctx context.Context, leaseID db.ID) error {
+	return lease.Reconcile(ctx, m.options.DB, func(above db.ID) db.Statement {
+		return leasedQuery.With(leaseID, above, lease.BatchRows)
+	}, db.ScanID, func(id db.ID) bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		j := m.jobs[id]
+		return j != nil && j.leaseID == leaseID
+	}, func(id db.ID) db.Statement { return releaseOrphanQuery.With(id, leaseID, db.Micros(m.options.Now())) })
 }

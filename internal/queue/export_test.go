@@ -80,7 +80,3 @@ func (q *Queue) GiveUp() { q.cancelWrites() }
 
 // Background runs a write.
 func (q *Queue) Background(f func()) { q.startWrite(f) }
-
-// Ended returns the number of expired leases in memory. Only the goroutine that calls Look may call
-// it.
-func (q *Queue) Ended() int { return len(q.expiredLeases) }

@@ -431,7 +431,7 @@ func TestPromotedUnknown(t *testing.T) {
 
 var promoted = db.SQL(`UPDATE delivery SET state = 'queued', sequence = sequence + 1 WHERE message = $1`)
 
-// A claim under an expired lease that other nodes have deleted would never be found again.
+// A node claims nothing under an expired lease: other nodes release it at once.
 func TestClaimAfterTheLease(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		wall := &clock{now: time.Now()}
@@ -448,13 +448,10 @@ func TestClaimAfterTheLease(t *testing.T) {
 		m := h.send("ok@a.test", "ok@a.test")
 		leaseID, _ := n.Lease()
 		wall.add(time.Hour)
-		dbtest.Exec(t, d, endLease.With(leaseID), releaseRows.With())
-		if err := lease.Delete(t.Context(), d, leaseID); err != nil {
-			t.Fatal(err)
-		}
+		dbtest.Exec(t, d, deleteLease.With(leaseID), releaseRows.With())
 		h.queue.ClaimAs(leaseID, "a.test")
 		if n := h.owned(); n != 0 {
-			t.Errorf("%d rows are in the name of a lease that is forgotten", n)
+			t.Errorf("%d rows have an expired lease", n)
 		}
 		h.wantStates(m, "queued queued")
 	})
@@ -462,5 +459,6 @@ func TestClaimAfterTheLease(t *testing.T) {
 
 var (
 	endLease    = db.SQL(`UPDATE lease SET expires_at = 0 WHERE id = $1`)
+	deleteLease = db.SQL(`DELETE FROM lease WHERE id = $1`)
 	releaseRows = db.SQL(`UPDATE delivery SET lease = NULL`)
 )

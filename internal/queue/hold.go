@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 )
 
 // A held delivery has lease 0: no node leases it, its expiry is suspended, and it can still be
@@ -135,9 +136,7 @@ func (q *Queue) applyOperatorRequests(ctx context.Context, now time.Time) error 
 		return err
 	}
 	leaseID, _ := q.o.Node.Lease()
-	mine, err := db.All(ctx, q.o.DB, leasedHeldQuery.With(leaseID, chunkRows), func(r db.Row) (p deliveryKey, err error) {
-		return p, r.Scan(&p.Message, &p.N)
-	})
+	mine, err := db.All(ctx, q.o.DB, leasedHeldQuery.With(leaseID, lease.BatchRows), scanDeliveryKey)
 	if err != nil {
 		return err
 	}
@@ -208,13 +207,13 @@ func (q *Queue) holdBatch(ds []*Delivery, holds *activeHolds) {
 // before this node knew of the hold. q.mu is held.
 func (q *Queue) holdWaitingRows(c *claim, hold db.ID) {
 	defer q.work.Done()
-	n, err := q.o.DB.Exec(q.writeCtx, holdWaitingQuery.With(c.Destination, chunkRows, hold, db.Micros(q.o.Now())))
+	n, err := q.o.DB.Exec(q.writeCtx, holdWaitingQuery.With(c.Destination, lease.BatchRows, hold, db.Micros(q.o.Now())))
 	if err != nil {
 		q.o.Log.Error("what waits for a destination could not be held", "destination", c.Destination, "error", err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.dispatch.EndClaim(c, n < chunkRows, err == nil)
+	q.dispatch.EndClaim(c, n < lease.BatchRows, err == nil)
 }
 
 // releaseOrphans releases deliveries of holds that were removed: a node may have held them before
@@ -247,8 +246,8 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time
 // reports whether the next poll must continue.
 func (q *Queue) releaseHold(ctx context.Context, hold db.ID, now time.Time) (more bool, err error) {
 	for range maxReleaseChunks {
-		n, err := q.o.DB.Exec(ctx, releaseHoldQuery.With(hold, db.Micros(now), chunkRows))
-		if err != nil || n < chunkRows {
+		n, err := q.o.DB.Exec(ctx, releaseHoldQuery.With(hold, db.Micros(now), lease.BatchRows))
+		if err != nil || n < lease.BatchRows {
 			return false, err
 		}
 	}

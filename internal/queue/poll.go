@@ -37,7 +37,7 @@ func (q *Queue) poll(ctx context.Context) error {
 	if attend {
 		attended = q.applyOperatorRequests(ctx, now)
 	}
-	err := errors.Join(attended, q.takeOver(ctx, now), q.reconcile(ctx, now), q.findDue(ctx, now))
+	err := errors.Join(attended, q.takeOver(ctx), q.reconcile(ctx, now), q.findDue(ctx, now))
 	if attend { // not on each poll: there may be hundreds in a row
 		q.mu.Lock()
 		preempted := q.dispatch.Preempt()

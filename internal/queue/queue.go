@@ -68,8 +68,6 @@ const (
 	// maxWrites is the maximum of outcomes whose commit is pending. Delivery agents wait for a free
 	// slot.
 	maxWrites = 1024
-	// drainGrace is how long the last outcomes may take after the drain.
-	drainGrace = 5 * time.Second
 	// expiredGrace is how long, from the queue's start, a delivery is tried that expired while no
 	// node was running. Deliveries accepted just before the last node stopped had no attempt at
 	// all.
@@ -89,7 +87,6 @@ type Queue struct {
 	work           sync.WaitGroup     // sessions, claims, writes
 
 	// Only the goroutine of Run uses these.
-	expiredLeases map[db.ID]time.Time
 	retryRequests map[string]int64 // retry requests as applyRetryRequests last read them
 	cursor        string           // where scanDestinations continues
 
@@ -132,11 +129,10 @@ func New(o Options) *Queue {
 		o.DrainTimeout = 30 * time.Second
 	}
 	q := &Queue{
-		o:             o,
-		messages:      newMessageCache(o.Prepare),
-		writeSlots:    make(chan struct{}, maxWrites),
-		wake:          make(chan struct{}, 1),
-		expiredLeases: map[db.ID]time.Time{},
+		o:          o,
+		messages:   newMessageCache(o.Prepare),
+		writeSlots: make(chan struct{}, maxWrites),
+		wake:       make(chan struct{}, 1),
 	}
 	q.dispatch = dispatch.New(dispatch.Options[*Delivery]{
 		Now: o.Now, Window: o.Window, Capacity: o.Capacity, MaxSessions: o.MaxSessions,
@@ -218,29 +214,10 @@ func (q *Queue) drain() error {
 	attempts := q.dispatch.Stats().InAttempt
 	q.mu.Unlock()
 	q.o.Log.Info("the queue ends; running attempts may finish", "attempts", attempts)
-	defer q.cancelWrites()
-	done := make(chan struct{})
-	go func() {
-		q.work.Wait()
-		close(done)
-	}()
-	for _, step := range []struct {
-		wait time.Duration
-		then func()
-	}{{q.o.DrainTimeout, q.cancelAttempts}, {drainGrace, q.cancelWrites}, {drainGrace, func() {}}} {
-		timer := time.NewTimer(step.wait)
-		select {
-		case <-done:
-			timer.Stop()
-			q.cancelAttempts()
-			return q.releaseOwn()
-		case <-timer.C:
-			step.then()
-		}
-	}
-	// Other nodes release these deliveries when the node's lease expires.
-	q.o.Log.Error("attempts did not end in time; their deliveries will be tried again")
-	return nil
+	return q.o.Node.Drain(lease.Drain{
+		Work: "deliveries", Wait: q.work.Wait, Timeout: q.o.DrainTimeout,
+		CancelAttempts: q.cancelAttempts, CancelWrites: q.cancelWrites, Release: q.releaseLease,
+	})
 }
 
 // Stats are current counts of a node's queue.

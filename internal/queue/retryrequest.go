@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/lease"
 )
 
 const (
@@ -49,7 +50,7 @@ func RequestRetry(ctx context.Context, d *db.DB, destinations []string, now time
 // applyRetryRequests retries the destinations that operators requested.
 func (q *Queue) applyRetryRequests(ctx context.Context, now time.Time) error {
 	heard := map[string]int64{}
-	err := q.o.DB.Each(ctx, retryRequestsQuery.With(db.Micros(now.Add(-retryRequestTTL)), chunkRows), func(r db.Row) error {
+	err := q.o.DB.Each(ctx, retryRequestsQuery.With(db.Micros(now.Add(-retryRequestTTL)), lease.BatchRows), func(r db.Row) error {
 		var name string
 		var at int64
 		err := r.Scan(&name, &at)

@@ -4,26 +4,18 @@ package queue
 
 import (
 	"context"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/lease"
 )
 
-const (
-	// chunkRows is the maximum of rows that one transaction claims or releases.
-	chunkRows = 1000
-	// expiredLeaseWatch is how long an expired lease is watched: a transaction that was open when
-	// it expired may still commit rows with that lease.
-	expiredLeaseWatch = 10 * time.Minute
-	// reconcileAfter is how long after a commit of unknown outcome the rows are compared with the
-	// memory.
-	reconcileAfter = time.Minute
-)
+// reconcileAfter is how long after a commit of unknown outcome the rows are compared with the
+// memory.
+const reconcileAfter = time.Minute
 
 var (
+	nextLeaseQuery = db.SQL(`SELECT lease FROM delivery WHERE lease IS NOT NULL AND lease > $1 AND lease < $2 ORDER BY lease LIMIT 1`)
 	// The + 0 keeps the outer query from using an index, see claimQuery.
 	releaseLeaseQuery = db.SQL(`UPDATE delivery SET lease = CASE WHEN hold > 0 THEN 0 ELSE NULL END WHERE (message, n) IN (
 			SELECT message, n FROM delivery WHERE lease IS NOT NULL AND lease = $1 ORDER BY message, n LIMIT $2)
@@ -34,41 +26,18 @@ var (
 )
 
 // takeOver releases the deliveries of expired leases, also of this node's earlier ones.
-func (q *Queue) takeOver(ctx context.Context, now time.Time) error {
-	ended, err := lease.Expired(ctx, q.o.DB)
-	if err != nil {
-		return err
-	}
-	// Another node may have deleted some of them.
-	maps.DeleteFunc(q.expiredLeases, func(id db.ID, _ time.Time) bool { return !slices.Contains(ended, id) })
-	for _, id := range ended {
-		if mine, _ := q.o.Node.Lease(); id == mine {
-			continue // the node is about to acquire a new lease
-		}
-		if err := q.releaseLease(ctx, id); err != nil {
-			return err
-		}
-		since, known := q.expiredLeases[id]
-		if !known {
-			q.expiredLeases[id] = now
-		} else if now.Sub(since) >= expiredLeaseWatch {
-			if err := lease.Delete(ctx, q.o.DB, id); err != nil {
-				return err
-			}
-			delete(q.expiredLeases, id)
-		}
-	}
-	return nil
+func (q *Queue) takeOver(ctx context.Context) error {
+	return q.o.Node.TakeOver(ctx, nextLeaseQuery, q.releaseLease)
 }
 
 func (q *Queue) releaseLease(ctx context.Context, leaseID db.ID) error {
 	total := int64(0)
 	for {
-		n, err := q.o.DB.Exec(ctx, releaseLeaseQuery.With(leaseID, chunkRows))
+		n, err := q.o.DB.Exec(ctx, releaseLeaseQuery.With(leaseID, lease.BatchRows))
 		if err != nil {
 			return err
 		}
-		if total += n; n < chunkRows {
+		if total += n; n < lease.BatchRows {
 			break
 		}
 	}
@@ -76,14 +45,6 @@ func (q *Queue) releaseLease(ctx context.Context, leaseID db.ID) error {
 		q.o.Log.Info("deliveries of an ended node were released", "count", total)
 	}
 	return nil
-}
-
-// releaseOwn releases the deliveries that this node still has leased when its queue ends.
-func (q *Queue) releaseOwn() error {
-	ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
-	defer cancel()
-	leaseID, _ := q.o.Node.Lease()
-	return q.releaseLease(ctx, leaseID)
 }
 
 // markUncertain records that a commit may have left rows with this node's lease that are unknown in
@@ -115,20 +76,13 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	if !ok {
 		return nil
 	}
-	for at := (deliveryKey{N: -1}); ; {
-		rows, err := db.All(ctx, q.o.DB, leasedKeysQuery.With(leaseID, at.Message, at.N, chunkRows), func(r db.Row) (p deliveryKey, err error) {
-			return p, r.Scan(&p.Message, &p.N)
-		})
-		if err != nil {
-			return err
-		}
-		if err := q.releaseUnknown(ctx, leaseID, rows); err != nil {
-			return err
-		}
-		if len(rows) < chunkRows {
-			break
-		}
-		at = rows[len(rows)-1]
+	if err := lease.Reconcile(ctx, q.o.DB, func(above deliveryKey) db.Statement {
+		return leasedKeysQuery.With(leaseID, above.Message, above.N, lease.BatchRows)
+	}, scanDeliveryKey, q.isLeased, func(p deliveryKey) db.Statement {
+		q.o.Log.Warn("a delivery was leased that this node did not know of", "message", p.Message, "n", p.N)
+		return releaseOneQuery.With(p.Message, p.N, leaseID)
+	}); err != nil {
+		return err
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -139,19 +93,11 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-func (q *Queue) releaseUnknown(ctx context.Context, leaseID db.ID, rows []deliveryKey) error {
-	for _, at := range rows {
-		q.mu.Lock()
-		known := q.dispatch.Find(at) != nil
-		q.mu.Unlock()
-		if known {
-			continue
-		}
-		q.o.Log.Warn("a delivery was leased that this node did not know of", "message", at.Message, "n", at.N)
-		_, err := q.o.DB.Exec(ctx, releaseOneQuery.With(at.Message, at.N, leaseID))
-		if err != nil {
-			return err
-		}
-	}
-	return nil
+// isLeased reports whether this node has leased a delivery, as far as it knows.
+func (q *Queue) isLeased(p deliveryKey) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.dispatch.Find(p) != nil
 }
+
+func scanDeliveryKey(r db.Row) (p deliveryKey, err error) { return p, r.Scan(&p.Message, &p.N) }

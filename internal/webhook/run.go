@@ -20,22 +20,19 @@ const (
 	// purgeEvery is how often a node looks for remains of deleted webhooks. purgePause is the pause
 	// between two chunks: there may be a million rows, and other webhooks wait.
 	purgeEvery, purgePause = time.Minute, 20 * time.Millisecond
-	// drainGrace is how long the last outcomes may take after the drain.
-	drainGrace = 5 * time.Second
 )
 
 var (
 	nextDueQuery = db.SQL(`SELECT due_at FROM webhook_dispatch WHERE lease IS NULL AND due_at IS NOT NULL ORDER BY due_at LIMIT 1`)
 	claimQuery   = db.SQL(`WITH due AS MATERIALIZED (SELECT webhook FROM webhook_dispatch
-			WHERE lease IS NULL AND due_at IS NOT NULL AND due_at <= $2
-				AND EXISTS (SELECT 1 FROM lease WHERE id = $1 AND expires_at > {now})
-			ORDER BY due_at LIMIT $3 {skip_locked})
+			WHERE lease IS NULL AND due_at IS NOT NULL AND due_at <= $2 ORDER BY due_at LIMIT $3 {skip_locked})
 		UPDATE webhook_dispatch SET lease = $1 WHERE webhook IN (SELECT webhook FROM due) AND lease IS NULL
 		RETURNING webhook, failing_since, level, paused_until`)
 	releaseLeaseQuery = db.SQL(`UPDATE webhook_dispatch SET lease = NULL, due_at = CASE WHEN paused_until > $2 THEN paused_until ELSE $2 END
 		WHERE lease IS NOT NULL AND lease = $1`)
 	releaseOneQuery = db.SQL(`UPDATE webhook_dispatch SET lease = NULL, due_at = $3 WHERE webhook = $1 AND lease = $2`)
-	leasedQuery     = db.SQL(`SELECT webhook FROM webhook_dispatch WHERE lease IS NOT NULL AND lease = $1`)
+	leasedQuery     = db.SQL(`SELECT webhook FROM webhook_dispatch WHERE lease IS NOT NULL AND lease = $1 AND webhook > $2 ORDER BY webhook LIMIT $3`)
+	nextLeaseQuery  = db.SQL(`SELECT lease FROM webhook_dispatch WHERE lease IS NOT NULL AND lease > $1 AND lease < $2 ORDER BY lease LIMIT 1`)
 )
 
 // Run delivers events until ctx ends: it claims webhooks with due deliveries, also those of expired
@@ -43,42 +40,19 @@ var (
 // Options.DrainTimeout, their outcomes are written, and the webhooks are released. The node's lease
 // must be maintained (lease.Node.MaintainLease) until Run has returned.
 func (h *Service) Run(ctx context.Context) error {
-	defer h.cancelWrites()
-	defer h.cancelAttempts()
 	sub := h.o.Hub.Subscribe(notify.Key{Kind: notify.Webhook})
 	defer sub.Close()
 	notify.Repeat(ctx, sub.C, h.poll, func(err error) {
 		h.o.Log.Error("looking for webhooks with something due failed", "error", err)
 	})
-	return h.drain()
-}
-
-// drain waits for running attempts and their outcomes, then releases the node's webhooks.
-func (h *Service) drain() error {
-	done := make(chan struct{})
-	go func() {
-		h.dispatcherWG.Wait()
-		h.writeWG.Wait()
-		close(done)
-	}()
-	for _, step := range []struct {
-		wait time.Duration
-		then func()
-	}{{h.o.DrainTimeout, h.cancelAttempts}, {drainGrace, h.cancelWrites}, {drainGrace, func() {}}} {
-		timer := time.NewTimer(step.wait)
-		select {
-		case <-done:
-			timer.Stop()
-			leaseID, _ := h.o.Node.Lease()
-			ctx, cancel := context.WithTimeout(context.Background(), drainGrace)
-			defer cancel()
-			return h.releaseLease(ctx, leaseID)
-		case <-timer.C:
-			step.then()
-		}
-	}
-	h.o.Log.Error("webhook deliveries did not end in time; they will be tried again")
-	return nil
+	return h.o.Node.Drain(lease.Drain{
+		Work: "webhook deliveries", Timeout: h.o.DrainTimeout,
+		Wait: func() {
+			h.dispatcherWG.Wait()
+			h.writeWG.Wait()
+		},
+		CancelAttempts: h.cancelAttempts, CancelWrites: h.cancelWrites, Release: h.releaseLease,
+	})
 }
 
 // poll takes over expired leases, purges deleted webhooks and claims due ones. It returns when to
@@ -108,43 +82,20 @@ func (h *Service) poll(ctx context.Context) (time.Duration, error) {
 	return wait, err
 }
 
-// takeOver releases the webhooks of expired leases.
+// takeOver releases the webhooks of expired leases, and those with this node's lease that have no
+// dispatcher.
 func (h *Service) takeOver(ctx context.Context) error {
-	ended, err := lease.Expired(ctx, h.o.DB)
-	if err != nil {
+	if err := h.o.Node.TakeOver(ctx, nextLeaseQuery, h.releaseLease); err != nil {
 		return err
 	}
-	mine, _ := h.o.Node.Lease()
-	for _, id := range ended {
-		if id == mine {
-			continue // the node is about to acquire a new lease
-		}
-		if err := h.releaseLease(ctx, id); err != nil {
-			return err
-		}
-	}
-	return h.reconcile(ctx, mine)
-}
-
-// reconcile releases webhooks with this node's lease that have no dispatcher, after a commit of
-// unknown outcome.
-func (h *Service) reconcile(ctx context.Context, leaseID db.ID) error {
-	held, err := db.All(ctx, h.o.DB, leasedQuery.With(leaseID), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
-	if err != nil {
-		return err
-	}
-	for _, id := range held {
+	leaseID, _ := h.o.Node.Lease()
+	return lease.Reconcile(ctx, h.o.DB, func(above db.ID) db.Statement {
+		return leasedQuery.With(leaseID, above, lease.BatchRows)
+	}, db.ScanID, func(id db.ID) bool {
 		h.mu.Lock()
-		known := h.dispatchers[id] != nil
-		h.mu.Unlock()
-		if known {
-			continue
-		}
-		if _, err := h.o.DB.Exec(ctx, releaseOneQuery.With(id, leaseID, db.Micros(h.o.Now()))); err != nil {
-			return err
-		}
-	}
-	return nil
+		defer h.mu.Unlock()
+		return h.dispatchers[id] != nil
+	}, func(id db.ID) db.Statement { return releaseOneQuery.With(id, leaseID, db.Micros(h.o.Now())) })
 }
 
 func (h *Service) releaseLease(ctx context.Context, leaseID db.ID) error {

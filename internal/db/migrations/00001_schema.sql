@@ -18,7 +18,7 @@ CREATE TABLE node (
 
 -- The lease of a running node. Rows that the node works on have its id.
 -- owner: lease
--- reads: webhook, migration, mailbox
+-- reads: mailbox
 CREATE TABLE lease (
   id         {id},
   node       BIGINT NOT NULL REFERENCES node (id),
