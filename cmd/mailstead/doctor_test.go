@@ -27,7 +27,7 @@ import (
 // doctorRun is the JSON output of doctor.
 type doctorRun struct {
 	Checks []struct {
-		Status, Check, Says, Do string
+		Status, Check, Message, Fix string
 	}
 	Errors, Warnings int
 }
@@ -56,7 +56,7 @@ func examine(t *testing.T, env []string, args ...string) (e doctorRun) {
 func (e doctorRun) expect(t *testing.T, check, status, says string) {
 	t.Helper()
 	for _, c := range e.Checks {
-		if c.Check == check && c.Status == status && strings.Contains(c.Says, says) {
+		if c.Check == check && c.Status == status && strings.Contains(c.Message, says) {
 			return
 		}
 	}
