@@ -17,18 +17,19 @@ import (
 // walks lists queries that filter rows after reading them, by a part of their text, with the
 // reason.
 var walks = map[string]string{
-	"FROM captured_message\n":                         "an account has at most 1,000 captured messages",
-	"FROM found\n\t\tWHERE ($5":                       "an address has at most two entries",
-	"WITH waiting AS (":                               "at most 10,000 rows are read, whatever is in them",
-	"($2 AS BIGINT) = 0 OR":                           "a message has few answers",
-	"($3 AS BIGINT) = 0 OR":                           "a conversation is of one domain, but for a few",
-	"outbound_message WHERE account = $1 AND id > $2": "with bounds at both ends PostgreSQL would read on beyond the second bound of rows",
-	"PARTITION BY account + 0":                        "all that are due are put in turns",
-	"FROM folder_change\n":                            "the log of a folder is bounded, and each kind of its changes frequent",
-	"AND t.mailbox = $3":                              "one alias is found by its address",
-	"WHERE f.message = m.id AND (CAST(":               "a message is in few folders",
-	"FROM message m WHERE account = $1":               "most messages are received ones",
-	"WHERE m.mailbox = $1 AND m.id > $2":              "what is not indexed yet is little",
+	"FROM captured_message\n":                               "an account has at most 1,000 captured messages",
+	"FROM found\n\t\tWHERE ($5":                             "an address has at most two entries",
+	"WITH waiting AS (":                                     "at most 10,000 rows are read, whatever is in them",
+	"($2 AS BIGINT) = 0 OR":                                 "a message has few answers",
+	"($3 AS BIGINT) = 0 OR":                                 "a conversation is of one domain, but for a few",
+	"outbound_message WHERE account = $1 AND id > $2":       "with bounds at both ends PostgreSQL would read on beyond the second bound of rows",
+	"PARTITION BY account + 0":                              "all that are due are put in turns",
+	"FROM folder_change\n":                                  "the log of a folder is bounded, and each kind of its changes frequent",
+	"AND t.mailbox = $3":                                    "one alias is found by its address",
+	"WHERE f.message = m.id AND (CAST(":                     "a message is in few folders",
+	"FROM migration WHERE lease IS NOT NULL AND lease = $1": "few migrations run at once",
+	"FROM message m WHERE account = $1":                     "most messages are received ones",
+	"WHERE m.mailbox = $1 AND m.id > $2":                    "what is not indexed yet is little",
 }
 
 // Each filter of each list is a condition of the index that reads the list. That must hold without
