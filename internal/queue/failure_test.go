@@ -458,7 +458,6 @@ func TestClaimAfterTheLease(t *testing.T) {
 }
 
 var (
-	endLease    = db.SQL(`UPDATE lease SET expires_at = 0 WHERE id = $1`)
 	deleteLease = db.SQL(`DELETE FROM lease WHERE id = $1`)
 	releaseRows = db.SQL(`UPDATE delivery SET lease = NULL`)
 )
