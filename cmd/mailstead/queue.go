@@ -179,7 +179,7 @@ func (p *queueProgress) print(res admin.Result) {
 		return
 	}
 	p.printedAt, p.printed = time.Now(), true
-	_, _ = fmt.Fprintf(os.Stderr, "%s%d chosen, %d %s, %d in hand%s", before, res.Matched, res.Changed, p.verb, res.Leased, after)
+	_, _ = fmt.Fprintf(os.Stderr, "%s%d chosen, %d %s, %d leased%s", before, res.Matched, res.Changed, p.verb, res.Leased, after)
 }
 
 func (p *queueProgress) end() {
@@ -220,7 +220,7 @@ type queueDrop struct {
 	bulkFlags
 	Reason string        `help:"Why, for the accounts and senders." placeholder:"TEXT" env:"-"`
 	Silent bool          `help:"Send the senders of submissions no report." env:"-"`
-	Wait   time.Duration `help:"How long to wait for what nodes have in hand." default:"30s" placeholder:"TIME" env:"-"`
+	Wait   time.Duration `help:"How long to wait until nodes release leased deliveries." default:"30s" placeholder:"TIME" env:"-"`
 	Yes    bool          `help:"Drop more than 10 deliveries without a question." env:"-"`
 }
 

@@ -180,7 +180,7 @@ func (n *Node) checkClock(theirs int64) error {
 	if n.db.Engine() == db.SQLite || off <= MaxClockSkew {
 		return nil
 	}
-	return fmt.Errorf("this machine's clock is %d hours %s the database's, by which mail would expire, and what is kept be deleted, too early; set both by NTP", int(off.Hours()), side)
+	return fmt.Errorf("this machine's clock is %d hours %s the database's, so mail would expire and stored data be deleted too early; set both by NTP", int(off.Hours()), side)
 }
 
 // Lease returns the id that marks the rows this node works on, and whether the node may start

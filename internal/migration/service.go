@@ -26,6 +26,7 @@ var (
 				AND (SELECT COUNT(*) FROM migration AS o WHERE o.account = m.account AND o.lease IS NOT NULL) < $3
 				AND EXISTS (SELECT 1 FROM account AS a WHERE a.id = m.account AND a.status = 'active')
 				AND NOT EXISTS (SELECT 1 FROM domain AS d WHERE d.id = m.domain AND d.suspended_at > 0)
+				AND EXISTS (SELECT 1 FROM lease AS t WHERE t.id = $1 AND t.expires_at > {now})
 			ORDER BY m.due_at LIMIT 1 {skip_locked})
 		UPDATE migration SET lease = $1, state = 'running', run_at = $2, run_messages = messages_done, run_bytes = bytes_copied, updated_at = $2,
 			started_at = CASE WHEN started_at = 0 THEN $2 ELSE started_at END

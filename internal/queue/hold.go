@@ -209,7 +209,7 @@ func (q *Queue) holdWaitingRows(c *claim, hold db.ID) {
 	defer q.work.Done()
 	n, err := q.o.DB.Exec(q.writeCtx, holdWaitingQuery.With(c.Destination, lease.BatchRows, hold, db.Micros(q.o.Now())))
 	if err != nil {
-		q.o.Log.Error("what waits for a destination could not be held", "destination", c.Destination, "error", err)
+		q.o.Log.Error("the waiting deliveries of a destination could not be held", "destination", c.Destination, "error", err)
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

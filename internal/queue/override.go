@@ -16,7 +16,7 @@ import (
 //
 //	order                                        attempt
 //	1 Block the message in this node's memory.   a Take skips the deliveries of blocked messages.
-//	  What is in an attempt is left out.
+//	  Deliveries in an attempt stay as they are.
 //	2 Commit one conditional update for each     b checkDelivery reads the row, unless it is known
 //	  row: it must still be open.                  to be open and leased since less than a second.
 //	3 Unblock. The leased deliveries, and those  c The agent makes the attempt.

@@ -25,7 +25,9 @@ const (
 var (
 	nextDueQuery = db.SQL(`SELECT due_at FROM webhook_dispatch WHERE lease IS NULL AND due_at IS NOT NULL ORDER BY due_at LIMIT 1`)
 	claimQuery   = db.SQL(`WITH due AS MATERIALIZED (SELECT webhook FROM webhook_dispatch
-			WHERE lease IS NULL AND due_at IS NOT NULL AND due_at <= $2 ORDER BY due_at LIMIT $3 {skip_locked})
+			WHERE lease IS NULL AND due_at IS NOT NULL AND due_at <= $2
+				AND EXISTS (SELECT 1 FROM lease WHERE id = $1 AND expires_at > {now})
+			ORDER BY due_at LIMIT $3 {skip_locked})
 		UPDATE webhook_dispatch SET lease = $1 WHERE webhook IN (SELECT webhook FROM due) AND lease IS NULL
 		RETURNING webhook, failing_since, level, paused_until`)
 	releaseLeaseQuery = db.SQL(`UPDATE webhook_dispatch SET lease = NULL, due_at = CASE WHEN paused_until > $2 THEN paused_until ELSE $2 END

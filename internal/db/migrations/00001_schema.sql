@@ -18,7 +18,7 @@ CREATE TABLE node (
 
 -- The lease of a running node. Rows that the node works on have its id.
 -- owner: lease
--- reads: mailbox
+-- reads: webhook, migration, mailbox
 CREATE TABLE lease (
   id         {id},
   node       BIGINT NOT NULL REFERENCES node (id),

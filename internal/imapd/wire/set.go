@@ -20,7 +20,7 @@ type Range struct{ Lo, Hi uint32 }
 
 // Set is a set of message numbers or UIDs (RFC 9051 sequence-set). A set is
 // normal if it has no Star and its ranges rise and do not touch; Resolve, Add
-// and SetOf make normal ones, and only those may be asked what is in them.
+// and SetOf make normal ones. The other methods expect normal sets.
 type Set []Range
 
 // ErrInvalidSet says that a text is not a sequence set.

@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 )
 
 // Queue gives operators the delivery queue: list, retry, hold, release and drop. It works on the rows alone, so it can run in a node's process, in a process of its own, or without any node.
@@ -96,10 +97,4 @@ func (q *Queue) wake(k notify.Kind) {
 	}
 }
 
-// entryKey identifies a delivery.
-type entryKey struct {
-	message db.ID
-	n       int
-}
-
-func (e *Entry) key() entryKey { return entryKey{e.Message, e.N} }
+func (e *Entry) key() dispatch.Key { return dispatch.Key{Message: e.Message, N: e.N} }

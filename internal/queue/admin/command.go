@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/queue/dispatch"
 )
 
 // Command selects deliveries and the options of an operation on them.
@@ -107,7 +108,7 @@ func (q *Queue) forEachChunk(ctx context.Context, c *Command, indexes []int, res
 	if err != nil {
 		return err
 	}
-	seen := map[entryKey]bool{} // leased deliveries, whose index is walked twice
+	seen := map[dispatch.Key]bool{} // leased deliveries, whose index is walked twice
 	rows := 0
 	for pass := at.Pass; pass < len(indexes); pass++ {
 		if c.After == "" || pass > at.Pass {
@@ -138,7 +139,7 @@ func (q *Queue) forEachChunk(ctx context.Context, c *Command, indexes []int, res
 }
 
 // processChunk calls do with the selected rows of one page.
-func (q *Queue) processChunk(ctx context.Context, c *Command, list []Entry, seen map[entryKey]bool, do func([]Entry) error) (err error) {
+func (q *Queue) processChunk(ctx context.Context, c *Command, list []Entry, seen map[dispatch.Key]bool, do func([]Entry) error) (err error) {
 	if c.Sender != "" {
 		if list, err = q.addViews(ctx, &c.Filter, list); err != nil {
 			return err
