@@ -245,12 +245,17 @@ func unreachable(err error) bool {
 }
 
 // shouldRetry reports whether to retry after the n-th failure: the database rolled the
-// transaction back in favor of another, or the server is down and the caller still waits.
-func shouldRetry(err error, n int, until time.Time) bool {
+// transaction back in favor of another, or the connection was lost and the caller still waits.
+// After until there is one more try if the server answers: a process that was suspended finds
+// that its connections were closed meanwhile.
+func (e *postgresEngine) shouldRetry(err error, n int, until time.Time) bool {
 	var cut *connLostError
 	switch sqlState(err) {
 	case "40001", "40P01", "55P03", codeStalePlan:
 		return n < maxTries
 	}
-	return (errors.As(err, &cut) || unreachable(err)) && time.Now().Before(until)
+	if !errors.As(err, &cut) && !unreachable(err) {
+		return false
+	}
+	return time.Now().Before(until) || n == 1 && e.availability.probe() == nil
 }

@@ -261,6 +261,31 @@ func TestRetryAfterLong(t *testing.T) {
 	}
 }
 
+// A connection that was lost late is replaced, also after the time that a caller waits for a server
+// that is down: the process was suspended for longer, and the server ended its transactions.
+func TestLostWhileSuspended(t *testing.T) {
+	u := dbtest.Postgres(t)
+	d := openAt(t, u, 200*time.Millisecond)
+	admin := connect(t, u)
+	exec(t, admin, `CREATE SEQUENCE once`)
+	exec(t, admin, `CREATE FUNCTION fail_once() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM pg_sleep(0.5);
+		IF nextval('once') % 2 = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
+		RETURN 1;
+	END $$`)
+	if err := d.Tx(t.Context(), func(tx *db.Tx) error { return tx.One(t.Context(), failOnce.With(), new(int)) }); err != nil {
+		t.Errorf("a transaction: %v", err)
+	}
+	if err := d.One(t.Context(), failOnce.With(), new(int)); err != nil {
+		t.Errorf("a read: %v", err)
+	}
+	id := d.NewID()
+	err := d.Write(t.Context(), id, &db.Mutation{Guard: func(b *db.Batch) { b.Queue(failOnce.With()).One(new(int)) }, Apply: add(id)})
+	if err != nil || !stored(t, d, id) {
+		t.Errorf("a write: %v", err)
+	}
+}
+
 // A server of several that says nothing does not hide the one that answers.
 func TestProbeOfSeveralServers(t *testing.T) {
 	target := dbtest.Postgres(t)

@@ -156,7 +156,7 @@ func (e *postgresEngine) retryTx(ctx context.Context, pool *pgxpool.Pool, asked 
 			}
 			err = &batchError{err}
 		}
-		if ctx.Err() != nil || !shouldRetry(err, n, until) {
+		if ctx.Err() != nil || !e.shouldRetry(err, n, until) {
 			return err
 		}
 		resetStaleConns(pool, err)

@@ -174,7 +174,7 @@ func (e *postgresEngine) each(ctx context.Context, s Statement, f func(Row) erro
 		if e.closed.Load() {
 			return ErrClosed
 		}
-		if seen || ctx.Err() != nil || !shouldRetry(err, n, until) {
+		if seen || ctx.Err() != nil || !e.shouldRetry(err, n, until) {
 			return wrapQueryError(s.query, err)
 		}
 		resetStaleConns(e.pool, err)
