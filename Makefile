@@ -7,12 +7,12 @@ SHELL := /bin/bash
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LINTER  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# Packages tested at once. Many tests start a whole service: two at a time is
-# what two cores and one PostgreSQL bear. Raise it on a bigger machine.
-TEST_P   ?= 2
+# Packages tested at once. Half of the time a test waits rather than computes.
+TEST_P   ?= $$((2 * $$(nproc)))
 # More arguments for go test, and the packages: make test PKG=./internal/queue ARGS='-run TestRetry -v'
 ARGS     ?=
-PKG      ?= ./...
+# The longest come first, so that all processors are busy until the end.
+PKG      ?= $(addprefix ./internal/,server dashboard interop crash migration api imapd) ./cmd/mailstead ./...
 FUZZTIME ?= 30s
 
 .PHONY: help
@@ -27,15 +27,16 @@ run: build ## Start the whole service on loopback, with a demo domain and two ma
 build: ## Build bin/mailstead, a static binary
 	CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/mailstead ./cmd/mailstead
 
+# Folder for the tests' files and PostgreSQL: in memory, if there is room, an fsync costs nothing. The
+# name is always the same, so that go test may reuse the results of packages that did not change.
+FAST_TMP = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 4000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+
 .PHONY: test
 test: test-packages ## Run all tests, on SQLite and on a PostgreSQL of their own
-	MAILSTEAD_TEST_ALL=1 script/with-postgres script/go-test -count=1 -timeout 30m -p $(TEST_P) $(ARGS) $(PKG)
+	TMPDIR=$(FAST_TMP) MAILSTEAD_TEST_ALL=1 script/with-postgres script/go-test -count=1 -timeout 30m -p $(TEST_P) $(ARGS) $(PKG)
 
 # What test-fast leaves out: tests that run the built program, other programs or whole migrations.
 SLOW := /(cmd/[a-z]+|internal/(clienttest|crash|interop|migration))$$
-# In memory, if there is room, an fsync costs nothing. The name is always the same, so that go test
-# may reuse the results of packages that did not change.
-FAST_TMP = $(shell [ "$$(df --output=avail /dev/shm 2>/dev/null | tail -n 1)" -gt 2000000 ] 2>/dev/null && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 
 .PHONY: test-fast
 test-fast: ## Run the tests that need only SQLite, in a few minutes, and only what a change concerns
@@ -43,7 +44,7 @@ test-fast: ## Run the tests that need only SQLite, in a few minutes, and only wh
 
 .PHONY: test-race
 test-race: test-packages ## Run all tests under the race detector
-	CGO_ENABLED=1 MAILSTEAD_TEST_ALL=1 script/with-postgres script/go-test -race -count=1 -timeout 60m -p $(TEST_P) $(ARGS) $(PKG)
+	TMPDIR=$(FAST_TMP) CGO_ENABLED=1 MAILSTEAD_TEST_ALL=1 script/with-postgres script/go-test -race -count=1 -timeout 60m -p $(TEST_P) $(ARGS) $(PKG)
 
 .PHONY: test-packages
 test-packages: ## Install the packages that the tests need: Debian's (script/test-packages), and npm's

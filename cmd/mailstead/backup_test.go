@@ -104,7 +104,7 @@ func names(t *testing.T, dir string) string {
 // A backup of either engine, made twice while the service works, restores a service on either
 // engine that has everything acknowledged before.
 func TestBackupAndRestore(t *testing.T) {
-	dbtest.EachURL(t, func(t *testing.T, url string) {
+	dbtest.EachEmptyURL(t, func(t *testing.T, url string) {
 		data, to := t.TempDir(), filepath.Join(t.TempDir(), "backup")
 		s := servertest.Start(t, servertest.Database(url), servertest.Data(data))
 		settings := []string{"--data", data}
@@ -174,7 +174,7 @@ func TestBackupAndRestore(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		dbtest.EachURL(t, func(t *testing.T, target string) {
+		dbtest.EachEmptyURL(t, func(t *testing.T, target string) {
 			restored := filepath.Join(t.TempDir(), "restored")
 			settings := []string{"--data", restored}
 			if strings.HasPrefix(target, "postgres") {

@@ -49,7 +49,7 @@ func TestSettings(t *testing.T) {
 
 // Operator tasks: start, create accounts and keys while the service runs, stop.
 func TestServe(t *testing.T) {
-	dbtest.EachURL(t, func(t *testing.T, url string) {
+	dbtest.EachEmptyURL(t, func(t *testing.T, url string) {
 		data := t.TempDir()
 		where := []string{"--data", data}
 		if strings.HasPrefix(url, "postgres") {

@@ -36,7 +36,7 @@ func TestPower(t *testing.T) {
 	eachDisk(t, func(t *testing.T, d *disk, r *rand.Rand) {
 		for left := rounds; left > 0 && !t.Failed(); left -= min(left, 10) {
 			data := filepath.Join(d.dir, fmt.Sprintf("data%d", left))
-			d.campaign(t, newService(t, data, dbtest.SQLite(t)), min(left, 10), r)
+			d.campaign(t, newService(t, data, dbtest.NoSQLite(t)), min(left, 10), r)
 		}
 	})
 }

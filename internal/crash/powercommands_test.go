@@ -19,7 +19,7 @@ import (
 // including new directories.
 func TestPowerAfterCommands(t *testing.T) {
 	eachDisk(t, func(t *testing.T, d *disk, r *rand.Rand) {
-		s := newService(t, filepath.Join(d.dir, "new", "data"), dbtest.SQLite(t))
+		s := newService(t, filepath.Join(d.dir, "new", "data"), dbtest.NoSQLite(t))
 		s.Start()
 		l := newLedger()
 		s.fill(l, "mail", r)
@@ -41,7 +41,7 @@ func TestPowerAfterCommands(t *testing.T) {
 		backup := filepath.Join(d.dir, "backups", "of", "today")
 		s.run("backup", backup)
 		s.losePower(d)
-		restored := newService(t, filepath.Join(d.dir, "restored", "data"), dbtest.SQLite(t))
+		restored := newService(t, filepath.Join(d.dir, "restored", "data"), dbtest.NoSQLite(t))
 		restored.run("restore", backup)
 		d.cut()
 		d.restart(t, func() {})

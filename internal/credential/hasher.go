@@ -21,11 +21,21 @@ import (
 
 // Cost of new hashes: 19 MiB, two passes, one thread, about 50 ms.
 const (
-	argonMemory  = 19 << 10 // KiB
-	argonTime    = 2
 	argonThreads = 1
 	saltSize     = 16 // bytes
 	sumSize      = 32
+)
+
+// Cost is the work for one hash, to make or to guess it.
+type Cost struct {
+	Memory uint32 // KiB
+	Passes uint32 // over the memory
+}
+
+// DefaultCost is OWASP's recommendation for argon2id. TestCost suits tests only.
+var (
+	DefaultCost = Cost{Memory: 19 << 10, Passes: 2}
+	TestCost    = Cost{Memory: 64, Passes: 1}
 )
 
 // Limits of the result caches. A few right passwords of each credential suffice; of wrong ones, as
@@ -49,6 +59,7 @@ type Hasher struct {
 	Now   func() time.Time
 	Sleep func(context.Context, time.Duration) error
 
+	cost   Cost
 	slots  *slotQueue
 	hashes atomic.Int64
 	key    [sha256.Size]byte // random key of this process
@@ -76,15 +87,22 @@ type attempt struct {
 	anyNetwork, ownNetwork fingerprint
 }
 
-// NewHasher returns a Hasher.
-func NewHasher() *Hasher {
+// NewHasher returns a Hasher with the default cost.
+func NewHasher() *Hasher { return NewHasherWithCost(DefaultCost) }
+
+// NewHasherWithCost returns a Hasher that makes hashes of a cost, DefaultCost if it is zero. It
+// verifies hashes of any cost.
+func NewHasherWithCost(c Cost) *Hasher {
+	if c == (Cost{}) {
+		c = DefaultCost
+	}
 	h := &Hasher{
-		Now: time.Now, Sleep: notify.Sleep, slots: newSlots(notify.Processors), running: map[attempt]*verification{},
+		cost: c, Now: time.Now, Sleep: notify.Sleep, slots: newSlots(notify.Processors), running: map[attempt]*verification{},
 		right: resultCache{ttl: rightTTL, maxPerSubject: maxRightPerSubject, subjects: lru.Map[subject, subjectPasswords]{Max: maxSubjects}},
 		wrong: resultCache{ttl: wrongTTL, maxPerSubject: maxWrongPerSubject, subjects: lru.Map[subject, subjectPasswords]{Max: maxSubjects}},
 	}
 	rand.Read(h.key[:])
-	dummy := newHash()
+	dummy := newHash(c)
 	dummy.sum = make([]byte, sumSize)
 	rand.Read(dummy.sum)
 	h.dummy = dummy.String()
@@ -99,7 +117,7 @@ func (h *Hasher) Hash(ctx context.Context, by Requester, password string) (strin
 		return "", err
 	}
 	defer release()
-	fresh := newHash()
+	fresh := newHash(h.cost)
 	fresh.sum = fresh.derive(password, sumSize)
 	h.hashes.Add(1)
 	return fresh.String(), nil
@@ -239,8 +257,8 @@ func (h *Hasher) newAttempt(s subject, by Requester, phc, password string) attem
 	return c
 }
 
-func newHash() hash {
-	fresh := hash{memory: argonMemory, time: argonTime, threads: argonThreads, salt: make([]byte, saltSize)}
+func newHash(c Cost) hash {
+	fresh := hash{memory: c.Memory, time: c.Passes, threads: argonThreads, salt: make([]byte, saltSize)}
 	rand.Read(fresh.salt)
 	return fresh
 }

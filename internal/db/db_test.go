@@ -30,7 +30,7 @@ var (
 )
 
 func TestOpenTwice(t *testing.T) {
-	dbtest.EachURL(t, func(t *testing.T, url string) {
+	dbtest.EachEmptyURL(t, func(t *testing.T, url string) {
 		first := dbtest.Open(t, url)
 		id := first.NewID()
 		if _, err := first.Exec(t.Context(), addAccount.With(id, "a@b.example", "A")); err != nil {
@@ -230,7 +230,7 @@ func TestWriteDeclineAfterChange(t *testing.T) {
 // A node that starts while another migrates waits without a timeout, although its sessions have a
 // lock_timeout for other locks.
 func TestMigrationTurn(t *testing.T) {
-	u := dbtest.Postgres(t)
+	u := dbtest.EmptyPostgres(t)
 	admin := connect(t, u)
 	const lock = `(hashtext('mailstead migration ' || current_schema()))`
 	exec(t, admin, "SELECT pg_advisory_lock"+lock)

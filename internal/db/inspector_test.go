@@ -60,11 +60,11 @@ func TestLook(t *testing.T) {
 
 // An empty database stays empty, and a missing file is not created.
 func TestLookEmpty(t *testing.T) {
-	l := look(t, db.InspectOptions{URL: dbtest.Postgres(t)})
+	l := look(t, db.InspectOptions{URL: dbtest.EmptyPostgres(t)})
 	if s, err := l.Schema(t.Context()); err != nil || s.Version != 0 || s.Missing == 0 {
 		t.Errorf("empty: %+v, %v", s, err)
 	}
-	url := dbtest.SQLite(t)
+	url := dbtest.NoSQLite(t)
 	if _, err := db.OpenInspector(t.Context(), db.InspectOptions{URL: url, Offline: true}); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}

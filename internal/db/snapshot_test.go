@@ -87,7 +87,7 @@ func TestSnapshotAndLoad(t *testing.T) {
 		if err := db.Snapshot(t.Context(), url, first); err != nil {
 			t.Fatal(err)
 		}
-		to := dbtest.Postgres(t)
+		to := dbtest.EmptyPostgres(t)
 		if err := db.CopyToPostgres(t.Context(), first, to); err != nil {
 			t.Fatal(err)
 		}
@@ -195,7 +195,7 @@ func TestLoadOddTexts(t *testing.T) {
 	d := dbtest.Open(t, url)
 	dbtest.Exec(t, d, anAccount.With(d.NewID(), "a@shop.test", "nul\x00 and \xff"), anAccount.With(d.NewID(), "b@shop.test", []byte("bytes")))
 	path := filepath.Join(t.TempDir(), "snapshot.db")
-	to := dbtest.Postgres(t)
+	to := dbtest.EmptyPostgres(t)
 	if err := errors.Join(db.Snapshot(t.Context(), url, path), db.CopyToPostgres(t.Context(), path, to)); err != nil {
 		t.Fatal(err)
 	}
@@ -296,7 +296,7 @@ func TestSnapshotBesideMigration(t *testing.T) {
 
 // Snapshot does not overwrite an existing file, and does not copy a database without a service.
 func TestSnapshotRefuses(t *testing.T) {
-	dbtest.EachURL(t, func(t *testing.T, url string) {
+	dbtest.EachEmptyURL(t, func(t *testing.T, url string) {
 		path := filepath.Join(t.TempDir(), "snapshot.db")
 		if err := db.Snapshot(t.Context(), url, path); err == nil {
 			t.Error("a snapshot of a database without a service")

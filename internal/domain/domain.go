@@ -78,8 +78,10 @@ type Options struct {
 	// HasMailboxes reports whether a domain still has mailboxes, including deleted ones that can be
 	// restored. The row of the domain is locked during the call. Nil: no domain has any.
 	HasMailboxes func(ctx context.Context, tx *db.Tx, domain db.ID) (bool, error)
-	Now          func() time.Time
-	Log          *slog.Logger
+	// GenerateKey generates DKIM keys; mailauth.GenerateKey if nil.
+	GenerateKey func(mailauth.Algorithm) (crypto.Signer, error)
+	Now         func() time.Time
+	Log         *slog.Logger
 }
 
 // Domains creates, checks and finds domains. Automatic checks happen only while Run is running.
@@ -105,6 +107,9 @@ func New(o Options) *Domains {
 	}
 	if o.HasMailboxes == nil {
 		o.HasMailboxes = func(context.Context, *db.Tx, db.ID) (bool, error) { return false, nil }
+	}
+	if o.GenerateKey == nil {
+		o.GenerateKey = mailauth.GenerateKey
 	}
 	return &Domains{
 		Options:   o,

@@ -22,6 +22,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
+	"github.com/mailstead/mailstead/internal/mailauth/mailauthtest"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/secret"
 )
@@ -81,8 +82,8 @@ func (w *world) another(resolver *dns.Resolver) *domain.Domains {
 		Events:        &event.Log{DB: w.db, Hub: hub, Now: w.clock.now},
 		Addrs:         []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
 		Ports:         domain.Ports{IMAPS: 10993, Submissions: 10465, Submission: 10587},
-		ReservedNames: []string{"simulator.test"},
-		Now:           w.clock.now, Log: slog.New(slog.DiscardHandler),
+		ReservedNames: []string{"simulator.test"}, GenerateKey: mailauthtest.GenerateKey,
+		Now: w.clock.now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 

@@ -71,12 +71,12 @@ func (d *Domains) takePrivateKey(ctx context.Context, a mailauth.Algorithm) (cry
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return generateKey(a)
+	return d.generateKey(a)
 }
 
 // generateKey runs as low-priority work.
-func generateKey(a mailauth.Algorithm) (k crypto.Signer, err error) {
-	notify.RunLowPriority(func() { k, err = mailauth.GenerateKey(a) })
+func (d *Domains) generateKey(a mailauth.Algorithm) (k crypto.Signer, err error) {
+	notify.RunLowPriority(func() { k, err = d.GenerateKey(a) })
 	return k, err
 }
 
@@ -84,7 +84,7 @@ func generateKey(a mailauth.Algorithm) (k crypto.Signer, err error) {
 // nobody should wait for.
 func (d *Domains) keepSpareKey(ctx context.Context) error {
 	for {
-		k, err := generateKey(mailauth.RSA)
+		k, err := d.generateKey(mailauth.RSA)
 		if err != nil {
 			return err
 		}

@@ -115,7 +115,7 @@ func (h *fixture) must(err error) {
 func (h *fixture) openMailboxes(hub *notify.Hub, events *event.Log, node *lease.Node, sessions *imapd.Sessions) {
 	logins := ratelimit.NewLoginLimiter(h.db, []byte("a key"), netip.Addr.IsLoopback)
 	h.mailboxes = mailbox.Open(mailbox.Options{
-		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasher(),
+		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasherWithCost(credential.TestCost),
 		Logins: logins, Now: time.Now, Host: "mail.host.test",
 		VerifiedName:  func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 		CreateFolders: h.folders.Provision, OnRevoked: sessions.RecheckLogins,

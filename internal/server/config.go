@@ -4,6 +4,7 @@ package server
 
 import (
 	"cmp"
+	"crypto"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -83,6 +86,11 @@ type Config struct {
 	// FirstDomainCheck is the delay between a domain's creation and its first DNS check; 0 means
 	// a minute. In the sandbox it is shorter.
 	FirstDomainCheck time.Duration `kong:"-"`
+
+	// PasswordCost is the cost of new password hashes, and GenerateKey generates DKIM keys; the
+	// default if they are zero. For tests.
+	PasswordCost credential.Cost                                 `kong:"-"`
+	GenerateKey  func(mailauth.Algorithm) (crypto.Signer, error) `kong:"-"`
 
 	// Clock is the clock for limits; nil means time.Now. For tests.
 	Clock func() time.Time `kong:"-"`

@@ -43,10 +43,10 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	s.Domains = domain.New(domain.Options{
 		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.Config.senderAddrs(), UsesSmartHost: s.Config.usesSmartHost(),
 		Ports:         domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
-		ReservedNames: []string{"simulator.test"}, FirstCheckDelay: s.Config.FirstDomainCheck, HasMailboxes: mailbox.HasAddresses, Now: time.Now, Log: s.Log,
+		ReservedNames: []string{"simulator.test"}, FirstCheckDelay: s.Config.FirstDomainCheck, HasMailboxes: mailbox.HasAddresses, GenerateKey: s.Config.GenerateKey, Now: time.Now, Log: s.Log,
 	})
 	s.zoneDomains.Store(s.Domains)
-	hasher := credential.NewHasher()
+	hasher := credential.NewHasherWithCost(s.Config.PasswordCost)
 	s.Logins = ratelimit.NewLoginLimiter(s.DB, s.key.Subkey("login-limiter"), s.isExempt)
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
 		MaxMessages: s.Config.MaxFolderMessages, MaxFolders: s.Config.MaxFolders})

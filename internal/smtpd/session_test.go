@@ -39,7 +39,7 @@ func startSubmission(t *testing.T, d *db.DB, mode smtpd.Mode) (*listener, *mailb
 	domain := d.NewID()
 	dbtest.Exec(t, d, insertDomain.With(domain, owner.ID))
 	boxes := mailbox.Open(mailbox.Options{
-		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasher(), Logins: ratelimit.NewLoginLimiter(d, []byte("a key"), nil), Now: time.Now,
+		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: ratelimit.NewLoginLimiter(d, []byte("a key"), nil), Now: time.Now,
 		Events:        &event.Log{DB: d, Hub: hub, Now: time.Now},
 		VerifiedName:  func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 		CreateFolders: func(context.Context, *db.Tx, db.ID) error { return nil },

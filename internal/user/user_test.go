@@ -64,7 +64,7 @@ func each(t *testing.T, f func(t *testing.T, h *fixture)) {
 		h := &fixture{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 		logins := ratelimit.NewLoginLimiter(d, []byte("a key"), nil)
 		logins.Now, logins.Sleep = h.clock, func(context.Context, time.Duration) error { return nil }
-		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasher(), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
+		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
 		h.SendMail = func(_ context.Context, to, subject, text string) error {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -652,7 +652,7 @@ var (
 // A link that was created and used before the first user was committed doesn't work either.
 func TestSetupTwice(t *testing.T) {
 	d, _ := leasetest.Open(t, dbtest.Postgres(t)) // SQLite has one writer
-	u := &user.Users{DB: d, Hasher: credential.NewHasher(), Now: time.Now}
+	u := &user.Users{DB: d, Hasher: credential.NewHasherWithCost(credential.TestCost), Now: time.Now}
 	ctx := t.Context()
 	if _, err := u.CreateSetupLink(ctx); err != nil {
 		t.Fatal(err)

@@ -5,14 +5,8 @@ package dbtest
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"net/url"
-	"path/filepath"
-	"strings"
 	"testing"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/mailstead/mailstead/internal/db"
 )
@@ -25,47 +19,18 @@ func Each(t *testing.T, f func(t *testing.T, d *db.DB)) {
 	})
 }
 
-// EachURL runs f with the URL of an empty database of each engine.
+// EachURL runs f with the URL of a fresh database of each engine.
 func EachURL(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
 	t.Run("sqlite", func(t *testing.T) { f(t, SQLite(t)) })
 	t.Run("postgres", func(t *testing.T) { f(t, Postgres(t)) })
 }
 
-// SQLite returns the URL of a database file that doesn't exist yet.
-func SQLite(t testing.TB) string {
-	return "sqlite:" + filepath.Join(t.TempDir(), "mailstead.db")
-}
-
-// Postgres returns the URL of an empty schema on the server. A schema replaces a separate database,
-// as it is quicker to create and to drop.
-func Postgres(t testing.TB) string {
+// EachEmptyURL runs f with the URL of a database without tables on each engine.
+func EachEmptyURL(t *testing.T, f func(t *testing.T, url string)) {
 	t.Helper()
-	server := Server(t)
-	name := "t_" + strings.ToLower(rand.Text())
-	execAdmin(t, server, "CREATE SCHEMA "+name)
-	t.Cleanup(func() { execAdmin(t, server, "DROP SCHEMA "+name+" CASCADE") })
-	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", name)
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
-func execAdmin(t testing.TB, server, statement string) {
-	t.Helper()
-	ctx := context.Background()
-	conn, err := pgx.Connect(ctx, server)
-	if err != nil {
-		t.Fatalf("connecting to PostgreSQL: %v", err)
-	}
-	defer conn.Close(ctx) //nolint:errcheck // nothing to lose
-	if _, err := conn.Exec(ctx, statement); err != nil {
-		t.Fatalf("%s: %v", statement, err)
-	}
+	t.Run("sqlite", func(t *testing.T) { f(t, NoSQLite(t)) })
+	t.Run("postgres", func(t *testing.T) { f(t, EmptyPostgres(t)) })
 }
 
 // Exec runs statements in one transaction, and returns how many rows they changed together. The

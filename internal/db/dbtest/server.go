@@ -48,10 +48,11 @@ type server struct {
 // the script stops it when its command has read the end of its standard input. No goroutine stays,
 // as some tests look for leaked ones.
 var ownServer = sync.OnceValues(func() (*server, error) {
-	script, err := findScript()
+	root, err := findRoot()
 	if err != nil {
 		return nil, err
 	}
+	script := filepath.Join(root, "script/with-postgres")
 	cmd := exec.Command(script, "sh", "-c", `echo "$MAILSTEAD_TEST_POSTGRES" && exec cat`)
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
@@ -79,17 +80,19 @@ var ownServer = sync.OnceValues(func() (*server, error) {
 	return nil, fmt.Errorf("%s: %w\n%s", script, err, said)
 })
 
-// findScript returns the path of script/with-postgres in this repository, which has the working
-// directory of every test.
-func findScript() (path string, err error) {
+// findRoot returns the path of this repository, which has the working directory of every test.
+func findRoot() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
 		return "", err
 	}
-	for ; ; dir = filepath.Dir(dir) {
-		path = filepath.Join(dir, "script/with-postgres")
-		if _, err = os.Stat(path); err == nil || dir == filepath.Dir(dir) {
-			return path, err
+	for {
+		if _, err = os.Stat(filepath.Join(dir, "script/with-postgres")); err == nil {
+			return dir, nil
 		}
+		if dir == filepath.Dir(dir) {
+			return "", err
+		}
+		dir = filepath.Dir(dir)
 	}
 }
