@@ -227,7 +227,7 @@ func (b *bench) start(ctx context.Context) error {
 }
 
 func (b *bench) noteSetup(name string) {
-	b.report.note("setup", name, fmt.Sprintf("%s, %d mailboxes; couriers always running", plural(b.options.accounts, "account"), mailboxCount))
+	b.report.note("setup", name, fmt.Sprintf("%s, %d mailboxes; delivery always running", plural(b.options.accounts, "account"), mailboxCount))
 }
 
 func (b *bench) notePeer(name, words string, err error) {

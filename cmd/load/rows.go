@@ -18,13 +18,13 @@ func rows() []row {
 				reach = "≥ " + api[conns] + ", p99 < 40 ms"
 			}
 			list = append(list, row{fmt.Sprintf("api/%d/%d", accounts, conns),
-				fmt.Sprintf("API send accepted, 4 KiB text, %s, %s, no idempotency key, couriers running", plural(conns, "connection"), plural(accounts, "account")), reach})
+				fmt.Sprintf("API send accepted, 4 KiB text, %s, %s, no idempotency key, delivery running", plural(conns, "connection"), plural(accounts, "account")), reach})
 		}
 	}
 	submission := map[int]string{1: "1,500/s", 10: "3,000/s", 50: "4,000/s"}
 	for _, n := range sessionCounts {
 		list = append(list, row{fmt.Sprintf("submission/%d", n),
-			fmt.Sprintf("submission accepted (587, TLS, AUTH once), 4 KiB, %s, couriers running", plural(n, "session")), "≥ " + submission[n] + ", p99 < 50 ms"})
+			fmt.Sprintf("submission accepted (587, TLS, AUTH once), 4 KiB, %s, delivery running", plural(n, "session")), "≥ " + submission[n] + ", p99 < 50 ms"})
 	}
 	mx := map[int]string{1: "1,000/s", 10: "2,500/s", 50: "4,000/s"}
 	for _, boxes := range []int{100, 1} {

@@ -206,7 +206,7 @@ func (c *queueHold) Run() error {
 
 type queueRelease struct {
 	bulkFlags
-	Once bool `help:"Release what is there, and let the standing hold be." env:"-"`
+	Once bool `help:"Release the messages held now, and keep the hold for later ones." env:"-"`
 }
 
 func (c *queueRelease) Run() error {

@@ -18,7 +18,7 @@ type queueList struct {
 	serviceFlags
 	filterFlags
 	Deliveries bool `help:"Each delivery, also when nothing is chosen." env:"-"`
-	Holds      bool `help:"The standing holds instead." env:"-"`
+	Holds      bool `help:"List the active holds instead." env:"-"`
 	Limit      int  `help:"How many lines at most; 0 for all." default:"100" placeholder:"N" env:"-"`
 	JSON       bool `name:"json" help:"Print a JSON object per line." env:"-"`
 }
@@ -35,7 +35,7 @@ func (c *queueList) Run() error {
 		t := &table{w: tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0), json: c.JSON, remaining: c.Limit, all: c.Limit == 0}
 		switch {
 		case c.Holds && (c.Deliveries || f != admin.Filter{}):
-			return errors.New("--holds shows all standing holds: leave the rest out")
+			return errors.New("--holds lists all active holds: remove the other flags")
 		case c.Holds:
 			err = listHolds(ctx, d, t)
 		case c.Deliveries || f != admin.Filter{}:

@@ -14,7 +14,7 @@ import (
 type restoreCommand struct {
 	storageFlags
 	Hold       bool   `help:"Keep what was waiting to be sent until \"mailstead queue release --all --once\". Without it that is sent once the service runs, again if it had been sent since the backup." env:"-"`
-	Moved      bool   `help:"The service was stopped before the backup was taken and has not run since: folders keep their UIDVALIDITY. Without it mail clients read their folders anew." env:"-"`
+	Moved      bool   `help:"The service was stopped before the backup was taken and has not run since: folders keep their UIDVALIDITY. Without it mail clients download their folders again." env:"-"`
 	EndKeys    bool   `help:"Delete all API keys and app passwords. Without it they work as when the backup was taken, also those that were deleted since." env:"-"`
 	Manifest   string `help:"The SHA-256 of the backup's manifest, as \"mailstead backup\" printed it: no other backup is restored." env:"-" placeholder:"SUM"`
 	Unverified bool   `help:"Restore a backup without a manifest, as releases before the first manifest made it: its files are not compared with what they were." env:"-"`

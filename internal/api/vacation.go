@@ -16,7 +16,7 @@ func (a *API) vacationRoutes(r *router) {
 		summary: "Show a mailbox's vacation reply", description: "What senders are answered while its owner is away. Of a mailbox that has none, one that is not enabled."}, a.getVacation)
 	handle(r, operation{method: "PUT", path: "/mailboxes/{id}/vacation", id: "setVacation", validatesFirst: true, scope: "mailboxes.write",
 		summary: "Set a mailbox's vacation reply", description: "All of it: what is left out gets its default. Senders who wrote to the mailbox's own address, one of its plus-addresses or of its aliases are answered (RFC 3834), " +
-			"each once per interval, and anew after subject or text changed, or a new absence began. Mail of lists and of programs, from the null sender, in Junk, or whose envelope sender does not pass SPF, is not answered. " +
+			"each once per interval, and again after subject or text changed, or a new absence began. Mail of lists and of programs, from the null sender, in Junk, or whose envelope sender does not pass SPF, is not answered. " +
 			"An answer counts as a message sent."}, a.setVacation)
 	handle(r, operation{method: "DELETE", path: "/mailboxes/{id}/vacation", id: "deleteVacation", scope: "mailboxes.write", status: 204,
 		summary: "Delete a mailbox's vacation reply", description: "Nothing is answered from then on. There need not be one."}, a.deleteVacation)

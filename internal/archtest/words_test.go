@@ -4,6 +4,9 @@ package archtest
 
 import (
 	"go/ast"
+	"go/token"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -22,6 +25,12 @@ var retired = map[string]string{
 
 // retiredInComments are those of them that have no ordinary meaning in a comment either.
 var retiredInComments = []string{"errand", "parcel", "bury", "duty", "lane", "consignment", "handful", "deed", "shelf", "onward", "whoever", "anew"}
+
+// retiredInText may not appear in strings, templates and documents. Bounces and archives name Courier,
+// the mail server.
+var retiredInText = regexp.MustCompile(`(?i)\b(errands?|parcels?|tenures?|duties|couriers?|consignments?|doors?|deeds?|onward|anew|in hand|standing holds?)\b`)
+
+var textAboutOthers = []string{"internal/bounce/patterns.go", "internal/mailfile/read.go"}
 
 // ordinary are identifiers in which such a word has its ordinary meaning, or which mirror names of
 // other people or of the API.
@@ -45,6 +54,11 @@ func TestRetiredWords(t *testing.T) {
 	for _, src := range sources(t) {
 		seen := map[string]bool{}
 		ast.Inspect(src.ast, func(n ast.Node) bool {
+			if l, ok := n.(*ast.BasicLit); ok && l.Kind == token.STRING && !src.isTest() && !slices.Contains(textAboutOthers, src.path) {
+				if w := retiredInText.FindString(l.Value); w != "" {
+					t.Errorf("%s:%d: %q in a string", src.path, src.line(l), w)
+				}
+			}
 			id, ok := n.(*ast.Ident)
 			if !ok || seen[id.Name] || ordinary.MatchString(id.Name) {
 				return true
@@ -64,6 +78,35 @@ func TestRetiredWords(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestRetiredWordsInText rejects it in what people read.
+func TestRetiredWordsInText(t *testing.T) {
+	read := 0
+	for _, pattern := range []string{"*.md", "docs/*.md", "internal/dashboard/templates/*.html", "internal/dashboard/templates/*/*.html"} {
+		files, err := filepath.Glob(filepath.Join(root, pattern))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if name := filepath.Base(file); name == "decisions.md" || name == "CHANGELOG.md" {
+				continue // records of earlier times
+			}
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read++
+			for i, line := range strings.Split(string(text), "\n") {
+				if w := retiredInText.FindString(line); w != "" {
+					t.Errorf("%s:%d: %q", file, i+1, w)
+				}
+			}
+		}
+	}
+	if read < 40 {
+		t.Errorf("only %d files were read", read)
 	}
 }
 

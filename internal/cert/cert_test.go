@@ -76,7 +76,7 @@ func TestTLSConfig(t *testing.T) {
 	client.MaxVersion = tls.VersionTLS12
 	client.NextProtos = []string{"imap"}
 	if _, err := handshake(t, s.TLSConfig(), client); err != nil {
-		t.Error("a mail client with ALPN at a mail door:", err)
+		t.Error("a mail client with ALPN at a mail port:", err)
 	}
 	client.MinVersion, client.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	if _, err := handshake(t, s.TLSConfig(), client); err == nil {

@@ -38,11 +38,11 @@ func TestCheckFails(t *testing.T) {
 		t.Fatal(trials, err)
 	}
 	if steps := trials[0].Steps; len(steps) != 1 || steps[0].OK || !strings.Contains(steps[0].Detail, "refused") {
-		t.Errorf("a closed door: %+v", steps)
+		t.Errorf("a closed port: %+v", steps)
 	}
 	for _, trial := range trials[1:] {
 		if trial.OK() || len(trial.Steps) != 2 || !trial.Steps[0].OK || trial.Steps[1].Detail == "" {
-			t.Errorf("a door of the web: %+v", trial)
+			t.Errorf("a port of HTTP: %+v", trial)
 		}
 	}
 }

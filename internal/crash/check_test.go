@@ -73,7 +73,7 @@ func (l *ledger) misplaced(found copies, arrived bool) string {
 			case n > 1:
 				bad = append(bad, fmt.Sprintf("%s is in %s %d times", m.subject, to, n))
 			case n == 0 && m.acked && (arrived || m.listener == "smtp"):
-				bad = append(bad, fmt.Sprintf("%s, acknowledged at the %s door at %s, is not in %s", m.subject, m.listener, m.accepted.Format("15:04:05.000"), to))
+				bad = append(bad, fmt.Sprintf("%s, acknowledged at the %s listener at %s, is not in %s", m.subject, m.listener, m.accepted.Format("15:04:05.000"), to))
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func TestDiskFull(t *testing.T) {
 	s.loadUntil(l, "small", 0, func() string { return l.open(listeners, 10) })
 	for _, r := range l.refused {
 		if problem := r.temporary(); problem != "" {
-			t.Errorf("while the disk was full, the %s door said %d %s: %s", r.listener, r.status, r.text, problem)
+			t.Errorf("while the disk was full, the %s listener said %d %s: %s", r.listener, r.status, r.text, problem)
 		}
 	}
 	full := l.count()
@@ -102,7 +102,7 @@ func (l *ledger) open(listeners []string, times int) string {
 	if len(left) == 0 {
 		return ""
 	}
-	return "nothing was refused by the doors " + strings.Join(left, ", ")
+	return "nothing was refused by the listeners " + strings.Join(left, ", ")
 }
 
 // temporary describes what is wrong with a rejection for lack of space; "" if nothing.

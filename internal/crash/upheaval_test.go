@@ -81,7 +81,7 @@ func (h *fixture) upheaval(l *ledger, round int, r *rand.Rand) (lost loss) {
 	waitOut()
 	waitOther()
 	for _, refused := range l.refused {
-		h.Errorf("refused at the %s door: %d %s", refused.listener, refused.status, refused.text)
+		h.Errorf("refused at the %s listener: %d %s", refused.listener, refused.status, refused.text)
 	}
 	return lost
 }

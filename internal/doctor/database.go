@@ -163,9 +163,9 @@ func (d *Database) CheckNodes(_ context.Context, r *Report) {
 		if n.Live || n.Expires.IsZero() {
 			continue
 		}
-		do := "Start it again, or another one: what it had in hand is waiting."
+		do := "Start it again, or another one: its deliveries are waiting."
 		if len(live) > 0 {
-			do = "The others take over what it had in hand. Look at its machine, and at its log."
+			do = "The others take over its deliveries. Look at its machine, and at its log."
 		}
 		r.Warn(do, "node %s fell silent %s ago without an orderly end", n.Name, formatDuration(now.Sub(n.LastSeen)))
 	}

@@ -139,7 +139,7 @@ func (x *Index) openOrCreate(ctx context.Context) error {
 func (x *Index) create(ctx context.Context) error {
 	for _, suffix := range []string{"", "-wal", "-shm"} {
 		if err := os.Remove(x.Path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("beginning the search index anew: %w", err)
+			return fmt.Errorf("rebuilding the search index: %w", err)
 		}
 	}
 	return x.open(ctx)
@@ -183,7 +183,7 @@ func (x *Index) repair(ctx context.Context, err error) error {
 	defer x.fileMu.Unlock()
 	_ = x.Close() // its contents are abandoned
 	if isDamageError(err) {
-		x.Log.Warn("the search index is damaged and made anew", "error", err)
+		x.Log.Warn("the search index is damaged and is rebuilt", "error", err)
 		err = x.create(ctx)
 	} else {
 		err = x.openOrCreate(ctx)

@@ -50,7 +50,7 @@ func TestStored(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := k.Claim(1, "key:1", "/send", "ключ ☃"); !fault.Is(err, fault.Conflict) {
-			t.Errorf("in hand: %v", err)
+			t.Errorf("running: %v", err)
 		}
 		c.Release()
 		c.Release()
@@ -202,7 +202,7 @@ func TestKeysOfPrincipals(t *testing.T) {
 		}
 		second, err := k.Claim(1, idempotency.APIKeyPrincipal(8), "/send", "invoice-1")
 		if err != nil {
-			t.Fatalf("while another's request is in hand: %v", err)
+			t.Fatalf("while another's request is running: %v", err)
 		}
 		defer second.Release()
 		for _, sum := range [][sha256.Size]byte{one, other} {

@@ -57,7 +57,7 @@ func (s *sevenBitEncoder) write(w io.Writer) (EncodeResult, error) {
 		s.err = s.w.Flush()
 	}
 	if s.err != nil {
-		return s.result, fmt.Errorf("encoding a message anew: %w", s.err)
+		return s.result, fmt.Errorf("re-encoding a message: %w", s.err)
 	}
 	return s.result, nil
 }

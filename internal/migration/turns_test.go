@@ -97,7 +97,7 @@ func TestNoLongerWanted(t *testing.T) {
 			t.Helper()
 			servertest.Eventually(t, func() string {
 				if copied, inHand, _ := state(); copied <= least || !inHand {
-					return fmt.Sprintf("%d were copied, in hand: %t", copied, inHand)
+					return fmt.Sprintf("%d were copied, leased: %t", copied, inHand)
 				}
 				return ""
 			})
@@ -106,7 +106,7 @@ func TestNoLongerWanted(t *testing.T) {
 		become(account.StatusSuspended)
 		servertest.Eventually(t, func() string {
 			if _, inHand, _ := state(); inHand {
-				return "it is still in hand"
+				return "it is still leased"
 			}
 			return ""
 		})
@@ -129,7 +129,7 @@ func TestNoLongerWanted(t *testing.T) {
 			return ""
 		})
 		if copied, inHand, _ := state(); copied != before || inHand {
-			t.Errorf("it went on: %d, then %d, in hand: %t", before, copied, inHand)
+			t.Errorf("it went on: %d, then %d, leased: %t", before, copied, inHand)
 		}
 		become(account.StatusActive)
 		beyond(before)
@@ -143,7 +143,7 @@ func TestNoLongerWanted(t *testing.T) {
 		domain(true)
 		servertest.Eventually(t, func() string {
 			if _, inHand, _ := state(); inHand {
-				return "it is still in hand"
+				return "it is still leased"
 			}
 			return ""
 		})
@@ -156,7 +156,7 @@ func TestNoLongerWanted(t *testing.T) {
 		}
 		d := finished(t, m.c, id.String())
 		if _, inHand, password := state(); d.Status != "cancelled" || d.Error != "The mailbox was deleted." || inHand || password {
-			t.Errorf("it ended as %s %q, in hand: %t, password: %t", d.Status, d.Error, inHand, password)
+			t.Errorf("it ended as %s %q, leased: %t, password: %t", d.Status, d.Error, inHand, password)
 		}
 		if told := m.told(id.String()); len(told) != 1 || told[0].Status != "cancelled" || told[0].Copied != d.Progress.Copied {
 			t.Errorf("told: %+v", told)

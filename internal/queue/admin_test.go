@@ -47,7 +47,7 @@ func (h *fixture) operator(aloud bool) *admin.Queue {
 func (h *fixture) did(what string, res admin.Result, err error, matched, changed, inHand int) {
 	h.t.Helper()
 	if err != nil || res.Matched != matched || res.Changed != changed || res.Leased != inHand {
-		h.t.Errorf("%s: %+v, %v; want %d matched, %d changed, %d in hand", what, res, err, matched, changed, inHand)
+		h.t.Errorf("%s: %+v, %v; want %d matched, %d changed, %d leased", what, res, err, matched, changed, inHand)
 	}
 }
 
@@ -295,7 +295,7 @@ func TestOperatorLists(t *testing.T) {
 			}
 		}
 		if hand < 3 {
-			t.Errorf("%d in hand", hand)
+			t.Errorf("%d leased", hand)
 		}
 		count(admin.Filter{}, 24)
 		count(admin.Filter{Destination: "d1.test"}, 8)

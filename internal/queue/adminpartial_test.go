@@ -89,7 +89,7 @@ func TestHeldDoesNotExpire(t *testing.T) {
 		h.run()
 		o := h.operator(true)
 		first, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Account: h.account}})
-		h.did("a standing hold", first, err, 0, 0, 0)
+		h.did("an active hold", first, err, 0, 0, 0)
 		var m db.ID
 		h.attended(func() bool {
 			m = h.send("ok@a.test")

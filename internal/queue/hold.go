@@ -80,7 +80,7 @@ func newActiveHolds(all []Hold) (*activeHolds, error) {
 		}
 		id, ok := h.Account()
 		if !ok {
-			return nil, fmt.Errorf("the standing hold %d is for no account", h.ID)
+			return nil, fmt.Errorf("the active hold %d is for no account", h.ID)
 		}
 		s.accounts[id] = h.ID
 	}

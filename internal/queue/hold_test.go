@@ -65,7 +65,7 @@ func TestHoldDestination(t *testing.T) {
 		}
 		held := h.heldRows()
 		if held < 3 || h.owned() != held {
-			t.Errorf("%d held, %d in hand", held, h.owned())
+			t.Errorf("%d held, %d leased", held, h.owned())
 		}
 		// The account can cancel, retry and reschedule a held delivery like any other.
 		cancelled := h.send("ok@a.test")
@@ -209,7 +209,7 @@ func TestHoldSurvives(t *testing.T) {
 		held, marked := h.send("x@a.test"), h.send("x@b.test") // leased by a node that does not run
 		o := h.operator(false)
 		res, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Message: marked}})
-		h.did("in hand", res, err, 1, 0, 1)
+		h.did("leased", res, err, 1, 0, 1)
 		after := newFixture(t, d, h.next(), script())
 		after.account = h.account
 		after.run()
@@ -232,7 +232,7 @@ func TestOrphans(t *testing.T) {
 		ctx := t.Context()
 		o := h.operator(false)
 		res, err := o.Hold(ctx, admin.Command{Filter: admin.Filter{Destination: "a.test"}})
-		h.did("a standing hold", res, err, 0, 0, 0)
+		h.did("an active hold", res, err, 0, 0, 0)
 		h.run()
 		h.attended(func() bool { // the node has read the hold
 			m := h.send("ok@a.test")

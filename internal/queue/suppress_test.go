@@ -271,7 +271,7 @@ func TestScheduledMeetsTheList(t *testing.T) {
 			h.wantEvents(m, "delivery_status 1 queued, delivery_status 2 delivered")
 		}
 		if n := h.owned(); n != 0 {
-			t.Errorf("%d rows are still in hand", n)
+			t.Errorf("%d rows are still leased", n)
 		}
 	})
 }

@@ -294,7 +294,7 @@ func TestCancelInHand(t *testing.T) {
 		}
 		finish <- true
 		if got := <-began; got != "three@a.test" {
-			t.Errorf("%s reached the courier", got)
+			t.Errorf("%s reached the delivery agent", got)
 		}
 		finish <- true
 		h.await(3)

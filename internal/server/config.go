@@ -66,9 +66,9 @@ type Config struct {
 
 	DNSBL []string `name:"dnsbl" help:"DNS block lists that our own filter asks about the hosts that mail comes from, separated by commas: ZONE, or ZONE=POINTS if being on it is not worth 3 of the 5 points that make spam. Mind their terms of use." placeholder:"ZONE"`
 
-	MXMessages int      `name:"mx-messages-per-hour" help:"Messages that the MX door takes in an hour from one network (an IPv4 address, or a /64 of IPv6), on each node; 0 for no limit." default:"10000" placeholder:"N"`
+	MXMessages int      `name:"mx-messages-per-hour" help:"Messages that the MX accepts in an hour from one network (an IPv4 address, or a /64 of IPv6), on each node; 0 for no limit." default:"10000" placeholder:"N"`
 	MXUnknown  int      `name:"mx-unknown-per-hour" help:"Recipients that don't exist which one network may try in an hour before it is told to come later; 0 for no limit." default:"100" placeholder:"N"`
-	ProxyFrom  []string `name:"proxy-from" help:"Networks of balancers in front, separated by commas: their connections to the SMTP, IMAP and HTTP doors must begin with the PROXY protocol (version 1 or 2), which says who the client is. Nobody else is believed." placeholder:"PREFIX"`
+	ProxyFrom  []string `name:"proxy-from" help:"Networks of balancers in front, separated by commas: their connections to the SMTP, IMAP and HTTP listeners must begin with the PROXY protocol (version 1 or 2), which says who the client is. Nobody else is believed." placeholder:"PREFIX"`
 
 	HTTPProxyFrom []string `name:"http-proxy-from" help:"Networks of HTTP proxies in front that end TLS themselves, separated by commas. Their X-Forwarded-For and X-Forwarded-Proto headers say who the client is and whether it used HTTPS; they must set both. Without this, the HTTP port answers only redirects, ACME, MTA-STS and settings for mail programs." placeholder:"PREFIX"`
 
@@ -105,14 +105,14 @@ type Config struct {
 	IMAPKeepLogin bool `name:"imap-keep-login" help:"Take UNAUTHENTICATE away from IMAP clients, which lets them sign in as somebody else over the same connection; for a proxy in front that looks no further than the first log-in."`
 
 	Node       string        `help:"This node's name; by default the machine's." placeholder:"NAME"`
-	Lease      time.Duration `help:"How long after a node fell silent the others take over what it had in hand, from 3s to 5m. A node that can't reach the database starts nothing after two thirds of it. On SQLite, where there are no others, it is 5m." default:"15s" placeholder:"TIME"`
+	Lease      time.Duration `help:"How long after the last sign of a node the others take over its work, from 3s to 5m. A node that can't reach the database starts nothing after two thirds of it. On SQLite, where there are no others, it is 5m." default:"15s" placeholder:"TIME"`
 	SecretKey  string        `help:"Key that seals secrets at rest, 32 bytes in hex or base64; by default made once and kept in the data folder." placeholder:"KEY"`
 	MaxQuotaMB int64         `name:"max-quota-mb" help:"Largest mailbox quota that can be asked for, in megabytes." default:"102400" placeholder:"N"`
 	// MaxFolderMessages and MaxFolders may be 0 in tests, for the store's own defaults.
 	MaxFolderMessages int `name:"max-messages-per-folder" help:"Messages that a folder of a mailbox can hold. Clients can't add more; when INBOX or Junk is full, mail to the mailbox is refused for now, as when its quota is used up." default:"1000000" placeholder:"N"`
 	MaxFolders        int `name:"max-folders-per-mailbox" help:"Folders that a mailbox can have." default:"10000" placeholder:"N"`
 
-	Drain    time.Duration `help:"How long sessions in hand may take to finish at the end." default:"30s" placeholder:"TIME"`
+	Drain    time.Duration `help:"How long open sessions may take to finish at shutdown." default:"30s" placeholder:"TIME"`
 	LogLevel string        `help:"debug, info, warn or error." default:"info" enum:"debug,info,warn,error"`
 
 	// Dev enables the local sandbox of `mailstead dev`: reserved names resolve in

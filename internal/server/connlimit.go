@@ -27,7 +27,7 @@ func (l *limitedListener) Accept() (net.Conn, error) {
 		nc, err := l.Listener.Accept()
 		if err != nil {
 			if !errors.Is(err, net.ErrClosed) {
-				l.log.Error("a connection could not be taken", "door", "http", "error", err)
+				l.log.Error("a connection could not be accepted", "listener", "http", "error", err)
 			}
 			return nil, err
 		}

@@ -127,7 +127,7 @@ func TestFailedListenerDrains(t *testing.T) {
 		t.Fatalf("the service ended at once: %v", err)
 	}
 	close(host.release)
-	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the http door") {
+	if err := <-ended; err == nil || !strings.Contains(err.Error(), "the http listener") {
 		t.Errorf("it ended with %v", err)
 	}
 	again := servertest.Start(t, func(c *server.Config) { c.Data, c.Relay = dir, "smtp://"+host.Addr().String() })

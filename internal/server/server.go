@@ -192,7 +192,7 @@ func (s *Server) serve(ctx context.Context) error {
 		l := newProxyListener(s.listeners.byName[name], proxies)
 		s.listeners.serving.Go(func() {
 			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
-				s.fail(fmt.Errorf("the %s door: %w", name, err))
+				s.fail(fmt.Errorf("the %s listener: %w", name, err))
 			}
 		})
 	}

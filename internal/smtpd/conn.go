@@ -62,7 +62,7 @@ const readBufferSize = 8 << 10
 func newConn(s *Server, nc net.Conn, ip netip.Addr) *conn {
 	return &conn{
 		srv: s, ip: ip, nc: nc,
-		log: s.Log.With("door", s.Mode.String(), "client", ip.String()),
+		log: s.Log.With("listener", s.Mode.String(), "client", ip.String()),
 		br:  bufio.NewReaderSize(nc, readBufferSize),
 		bw:  bufio.NewWriterSize(nc, 2<<10),
 	}

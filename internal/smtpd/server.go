@@ -161,7 +161,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		}
 		// Probably out of file descriptors: wait until others are closed.
 		backoff = min(max(2*backoff, 5*time.Millisecond), time.Second)
-		s.Log.Error("a connection could not be taken", "door", s.Mode.String(), "error", err)
+		s.Log.Error("a connection could not be accepted", "listener", s.Mode.String(), "error", err)
 		time.Sleep(backoff)
 	}
 }

@@ -78,10 +78,10 @@ func TestSubmission(t *testing.T) {
 		c.say("MAIL FROM:<ann@demo.test>", "250 ")
 		c.say("RCPT TO:<bob@demo.test>", "250 ")
 		c.say("DATA", "354 ")
-		c.send("bare\nline ends are mended behind the door\r\n.\r\n")
+		c.send("bare\nline ends are normalized behind the listener\r\n.\r\n")
 		c.want("250 2.0.0")
 		got := d.taken()
-		if len(got) != 1 || got[0].body != "bare\nline ends are mended behind the door\r\n" {
+		if len(got) != 1 || got[0].body != "bare\nline ends are normalized behind the listener\r\n" {
 			t.Fatalf("took %+v", got)
 		}
 		r := got[0].received

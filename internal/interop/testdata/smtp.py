@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# smtplib at the three doors: what must pass, and what must be refused.
+# smtplib at the three listeners: what must pass, and what must be refused.
 import json
 import os
 import smtplib
