@@ -20,9 +20,9 @@ func TestDeliver(t *testing.T) {
 	each(t, func(h *fixture) {
 		other := h.newMailbox(1 << 30)
 		u := h.upload(mail("one", strings.Repeat("x", 100_000)), 0)
-		subscribe := func(name string) db.Statement { return insertSubscriptionQuery.With(other, name) }
+		subscribe := func(b *db.Batch) { b.Queue(insertSubscriptionQuery.With(other, "also")) }
 		filed, err := h.DeliverAll(h.ctx(), []Delivery{
-			{Mailbox: other, SpecialUse: Junk, Blob: u.Blob, Metadata: u.Metadata, Statements: []db.Statement{subscribe("also")}},
+			{Mailbox: other, SpecialUse: Junk, Blob: u.Blob, Metadata: u.Metadata, Jobs: []*db.Mutation{{Apply: subscribe}}},
 			{Mailbox: h.box, Blob: u.Blob, Metadata: u.Metadata, Flags: Seen, Keywords: []string{"b", "a", "B"},
 				NewEvent: func(f MessageRef) event.Input {
 					return event.Input{Account: 1, Kind: event.InboundEmail, Data: map[string]any{"uid": f.UID}}

@@ -56,8 +56,6 @@ type Delivery struct {
 	// NewEvent, if not nil, returns the event to record in the same commit. It may be called more
 	// than once, from another goroutine.
 	NewEvent func(MessageRef) event.Input
-	// Statements run in the same commit.
-	Statements []db.Statement
 	// Jobs are mutations of other packages in the same commit. If one is declined, the whole commit
 	// is.
 	Jobs []*db.Mutation
@@ -129,7 +127,7 @@ func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, e
 		Apply: func(b *db.Batch) {
 			for _, f := range filings {
 				f.queueInserts(b)
-				s.queueExtras(b, f)
+				s.queueEvent(b, f)
 			}
 		},
 		AfterCommit: func() {
@@ -180,11 +178,8 @@ func (s *Store) wakeQuotaNotifier(tell bool) {
 	}
 }
 
-// queueExtras queues the caller's statements of the same commit.
-func (s *Store) queueExtras(b *db.Batch, f *pendingMessage) {
-	for _, also := range f.delivery.Statements {
-		b.Queue(also)
-	}
+// queueEvent queues the caller's event.
+func (s *Store) queueEvent(b *db.Batch, f *pendingMessage) {
 	if f.delivery.NewEvent == nil {
 		return
 	}

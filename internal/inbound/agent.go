@@ -56,6 +56,11 @@ var (
 		ORDER BY at LIMIT $2)`)
 )
 
+// FilingStatement notes that a delivery was filed. It fails with a conflict if that was noted before.
+func (i *Service) FilingStatement(message db.ID, n int) db.Statement {
+	return addFilingQuery.With(message, n, db.Micros(i.Now()))
+}
+
 // deliverTransaction delivers one transaction and returns one outcome per recipient.
 func (i *Service) deliverTransaction(ctx context.Context, c *queue.Transaction) []queue.Outcome {
 	outcomes := make([]queue.Outcome, len(c.Deliveries))
@@ -173,7 +178,7 @@ func (i *Service) deliverRecipient(ctx context.Context, s *spooledMessage, c *qu
 			return err
 		}
 	}
-	e.statements = append(e.statements, addFilingQuery.With(d.Message, d.N, db.Micros(i.Now())))
+	e.statements = append(e.statements, i.FilingStatement(d.Message, d.N))
 	_, err = e.commit(ctx)
 	return err
 }
@@ -215,14 +220,14 @@ func (i *Service) isFiled(ctx context.Context, message db.ID, n int) (bool, erro
 	return err == nil, err
 }
 
-// localRemote is the remote host of local deliveries.
-const localRemote = "local"
+// LocalRemote is the remote host of local deliveries.
+const LocalRemote = "local"
 
 // outcome translates the result of a delivery into an SMTP reply. A message that was filed before
 // counts as delivered, even if the mailbox is full or deleted by now. If that can't be determined,
 // the delivery is deferred.
 func (i *Service) outcome(ctx context.Context, d *queue.Delivery, err error) queue.Outcome {
-	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: localRemote}
+	o := queue.Outcome{State: queue.Delivered, Code: 250, Enhanced: "2.0.0", Reply: "Delivered", Stage: "local", Remote: LocalRemote}
 	if err == nil {
 		return o
 	}

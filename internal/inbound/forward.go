@@ -17,7 +17,6 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
-	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/summary"
@@ -32,8 +31,8 @@ const (
 	maxHops = 10
 	// loopField is the header field of forwarded mail that names the original recipient.
 	loopField = "X-Loop"
-	// postmasterLocalPart receives the reports that don't go to a sender.
-	postmasterLocalPart = "postmaster"
+	// PostmasterLocalPart receives the reports that don't go to a sender.
+	PostmasterLocalPart = "postmaster"
 )
 
 // forward is a message to be forwarded to other addresses.
@@ -97,7 +96,7 @@ func (l *Transaction) keep(ctx context.Context, s *spooledMessage, o forward) (b
 	if err != nil {
 		return false, err
 	}
-	route, err := l.service.Mailboxes.Route(ctx, address.Address{Local: postmasterLocalPart, Domain: at.Domain})
+	route, err := l.service.Mailboxes.Route(ctx, address.Address{Local: PostmasterLocalPart, Domain: at.Domain})
 	if err != nil && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Denied) {
 		return false, err
 	}
@@ -133,6 +132,12 @@ func (s *spooledMessage) checkForward(o forward) error {
 	return nil
 }
 
+// AppendForwardFields appends the header fields by which this service recognizes a message that it
+// forwarded for the given address.
+func AppendForwardFields(b []byte, original string) []byte {
+	return append(message.AppendDeliveredTo(b, original), loopField+": "+original+"\r\n"...)
+}
+
 func loopError() error {
 	return fault.New(fault.Denied, CodeLoop, "The message was delivered to this address before.")
 }
@@ -144,9 +149,7 @@ func (e *deliveryPlan) addForward(ctx context.Context, o forward) error {
 	if err := s.checkForward(o); err != nil {
 		return err
 	}
-	top := message.AppendDeliveredTo(nil, o.address)
-	top = append(top, loopField+": "+o.address+"\r\n"...)
-	top = append(top, s.traceFields...)
+	top := append(AppendForwardFields(nil, o.address), s.traceFields...)
 	// Old programs send 8-bit bytes without asking for an extension. Such mail is forwarded as it
 	// came, since most hosts accept it.
 	utf8, eightBit := s.index.RequiredExtensions()
@@ -188,7 +191,7 @@ func (i *Service) forwardSender(s *spooledMessage, o forward) (path string, keep
 	}
 	from, err := address.Parse(o.sender)
 	if err != nil || !s.passedSPF() {
-		return postmasterLocalPart + "@" + at.Domain, nil
+		return PostmasterLocalPart + "@" + at.Domain, nil
 	}
 	local, ok := i.Key.SRS(int64(o.Account), at.Domain, from.Local, from.Domain, i.Now())
 	if !ok {
@@ -222,11 +225,6 @@ func (i *Service) PruneForwardPaths(ctx context.Context, before time.Time, limit
 // replies.
 func (s *spooledMessage) passedSPF() bool { return s.checkResults.SPF == string(mailauth.Pass) }
 
-func isSRS(sender string) bool {
-	a, err := address.Parse(sender)
-	return err == nil && secret.IsSRS(a.Local)
-}
-
 // returnRoute returns the route back to the original sender of a message that a local domain
 // forwarded. The route belongs to the account that forwarded the message. Another account may own
 // the domain by now; it sees nothing of the report.
@@ -236,7 +234,7 @@ func (i *Service) returnRoute(ctx context.Context, to address.Address) (mailbox.
 		return mailbox.Route{}, err
 	}
 	for _, c := range claims {
-		from, err := i.originalSender(ctx, c.Account, to, i.Now())
+		from, err := i.OriginalSender(ctx, c.Account, to, i.Now())
 		if err != nil && !fault.Is(err, fault.NotFound) {
 			return mailbox.Route{}, err
 		}
@@ -259,9 +257,9 @@ func (i *Service) domainClaims(ctx context.Context, name string) ([]domain.Hoste
 	return i.Domains.Claims(ctx, name)
 }
 
-// originalSender returns the original sender of a message that an account forwarded with the given
+// OriginalSender returns the original sender of a message that an account forwarded with the given
 // SRS path, valid at the given time. It returns fault.NotFound if the path is invalid or expired.
-func (i *Service) originalSender(ctx context.Context, account db.ID, path address.Address, at time.Time) (address.Address, error) {
+func (i *Service) OriginalSender(ctx context.Context, account db.ID, path address.Address, at time.Time) (address.Address, error) {
 	if id, ok := i.Key.ParseStoredSRS(int64(account), path.Domain, path.Local); ok {
 		var sender string
 		err := i.db.One(ctx, forwardPathQuery.With(id, account), &sender)
@@ -308,97 +306,4 @@ func (l *Transaction) addReturn(ctx context.Context, to address.Address) error {
 
 func notReportError() error {
 	return fault.New(fault.Denied, "reports_only", "This address takes reports about forwarded messages only, from the null sender.")
-}
-
-// sendReportBack sends the report about a forwarded message to the original sender, in the name of
-// the account that forwarded it. By now the path's domain may belong to another account, or to
-// none.
-func (i *Service) sendReportBack(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice) error {
-	path, err := address.Parse(m.Sender)
-	if err != nil {
-		return err
-	}
-	to, err := i.originalSender(ctx, m.Account, path, m.CreatedAt) // the delivery may have been held for weeks
-	if err != nil && !fault.Is(err, fault.NotFound) {
-		return err
-	}
-	if err != nil {
-		return i.dropNotices(ctx, m.ID, all, err)
-	}
-	route := mailbox.Route{Forwards: []address.Address{to}, Forwarder: m.ForwardDomain, Account: m.Account, Domain: m.ForwardDomain}
-	m.Sender = to.String()
-	return i.queueReport(ctx, m, all, func(e *deliveryPlan) error {
-		return e.addForward(ctx, forward{Route: route, address: path.String(), isReturn: true})
-	})
-}
-
-// sendRemoteReport sends the report about a forwarded message to a sender without a mailbox in the
-// forwarding account. The sender's mailbox may be in another account, or the sender may be the
-// return path of API mail.
-func (i *Service) sendRemoteReport(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice) error {
-	to, err := address.Parse(m.Sender)
-	if err != nil {
-		return i.dropNotices(ctx, m.ID, all, err)
-	}
-	if secret.IsReturnPath(to.Local) {
-		return i.recordForwardBounce(ctx, m, all, to)
-	}
-	if to.Local == postmasterLocalPart && m.DomainLost { // the address may belong to another account by now
-		return i.dropNotices(ctx, m.ID, all, fault.New(fault.Denied, mailbox.CodeDomainNotHosted, "The account has lost the domain."))
-	}
-	return i.queueReport(ctx, m, all, func(e *deliveryPlan) error {
-		utf8, eightBit := e.message.index.RequiredExtensions()
-		ready, err := i.Outbox.PrepareForward(ctx, outbound.ForwardRequest{
-			Account: m.Account, Domain: m.ForwardDomain, Forwarder: m.ForwardDomain, To: []address.Address{to},
-			Blob: e.message.blob, Header: e.message.header, UTF8: utf8, EightBit: eightBit, RequireTLS: e.requireTLS,
-		})
-		if err == nil {
-			e.outgoing = append(e.outgoing, ready)
-		}
-		return err
-	})
-}
-
-// recordForwardBounce turns a report about a forwarded message into a bounce of the original
-// delivery, wherever mail to its return path goes by now. It doesn't suppress the recipient, since
-// local mailboxes may have received the message as well. A retry after a failure changes nothing.
-func (i *Service) recordForwardBounce(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice, to address.Address) error {
-	id, n, ok := i.Key.ParseReturnPath(to.Local)
-	if !ok {
-		return i.dropNotices(ctx, m.ID, all, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The return path is not one of ours."))
-	}
-	s, err := i.createReport(ctx, &m, all, false)
-	if err != nil {
-		return err
-	}
-	defer s.blob.Discard(ctx)
-	if err := i.handleReport(ctx, returnPath{message: db.ID(id), n: n, forwarded: true}, s); err != nil {
-		return err
-	}
-	return i.Queue.DropNotices(ctx, all)
-}
-
-// queueReport sends a report through the queue.
-func (i *Service) queueReport(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice, send func(*deliveryPlan) error) error {
-	s, err := i.createReport(ctx, &m, all, true)
-	if err != nil {
-		return err
-	}
-	e := i.newPlan(s, "", true)
-	e.requireTLS, e.smtpUTF8 = m.RequireTLS, true // SMTPUTF8 is used if needed, since the report is the service's own
-	defer e.release()
-	e.statements = i.Queue.DeleteNoticeStatements(all)
-	for _, n := range all {
-		e.statements = append(e.statements, addFilingQuery.With(n.ID, noticeDelivery, db.Micros(i.Now())))
-	}
-	err = send(e)
-	if fault.Is(err, fault.Denied) { // don't retry forever
-		s.blob.Discard(ctx)
-		return i.dropNotices(ctx, m.ID, all, err)
-	}
-	if err != nil {
-		return err
-	}
-	_, err = e.commit(ctx)
-	return err
 }

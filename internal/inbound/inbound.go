@@ -23,7 +23,6 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
-	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
@@ -43,7 +42,6 @@ type Options struct {
 	Key       *secret.Key
 	Blobs     *blob.Store
 	Events    *event.Log
-	Node      *lease.Node
 	Hub       *notify.Hub
 	Mailboxes *mailbox.Mailboxes
 	Accounts  *account.Accounts // reports suspended accounts; nil: none is suspended

@@ -3,10 +3,10 @@
 package inbound
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -68,21 +68,14 @@ func (i *Service) sendQuotaWarning(ctx context.Context, id db.ID) error {
 	if err != nil {
 		return err
 	}
-	text, err := i.composeQuotaWarning(box)
-	if err != nil {
-		return err
-	}
-	s, err := i.spool(ctx, i.db.NewID(), nil, bytes.NewReader(text), nil)
+	m, err := i.WriteOwn(ctx, func(w io.Writer) error { return i.composeQuotaWarning(w, box) })
 	if err != nil {
 		return err
 	}
 	to := mailbox.Recipient{Mailbox: box.ID, Account: box.Account, Domain: box.Domain, Address: box.Address}
-	in, err := i.buildCopy(ctx, s, to, nil, "", box.Address)
-	if err != nil {
-		return err
-	}
-	in.Jobs = []*db.Mutation{{Guard: func(b *db.Batch) { b.Queue(mailbox.MarkWarned(id)).One(new(int64)).OrFail(errAlreadyWarned) }}}
-	_, err = i.Folders.Deliver(ctx, in)
+	err = i.FileOwn(ctx, m, to, box.Address, &db.Mutation{Guard: func(b *db.Batch) {
+		b.Queue(mailbox.MarkWarned(id)).One(new(int64)).OrFail(errAlreadyWarned)
+	}})
 	if errors.Is(err, errAlreadyWarned) {
 		return nil
 	}
@@ -93,16 +86,15 @@ func (i *Service) sendQuotaWarning(ctx context.Context, id db.ID) error {
 }
 
 // composeQuotaWarning composes the warning to the owner of a mailbox.
-func (i *Service) composeQuotaWarning(box mailbox.Mailbox) ([]byte, error) {
+func (i *Service) composeQuotaWarning(w io.Writer, box mailbox.Mailbox) error {
 	to, err := address.Parse(box.Address)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	share := min(box.Used/max(box.Quota/100, 1), 999)
-	var out bytes.Buffer
-	_, err = message.Compose(&out, &message.Draft{
+	_, err = message.Compose(w, &message.Draft{
 		Date: i.Now(), MessageID: "<" + i.db.NewID().String() + "@" + i.Host + ">",
-		From:        message.Address{Name: "Postmaster", Local: postmasterLocalPart, Domain: i.Host},
+		From:        message.Address{Name: "Postmaster", Local: PostmasterLocalPart, Domain: i.Host},
 		To:          []message.Address{{Name: box.DisplayName, Local: to.Local, Domain: to.Domain}},
 		Subject:     fmt.Sprintf("Your mailbox is %d %% full", share),
 		ExtraFields: []message.ExtraField{{Name: "Auto-Submitted", Value: "auto-generated"}},
@@ -124,5 +116,5 @@ You are told once. If there is room again and it becomes scarce once more,
 you are told again.
 `, to.Display(), bytesize.Format(box.Used), bytesize.Format(box.Quota), share),
 	})
-	return out.Bytes(), err
+	return err
 }

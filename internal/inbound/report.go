@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/bounce"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/summary"
@@ -46,7 +47,7 @@ func (i *Service) handleReport(ctx context.Context, r returnPath, s *spooledMess
 	report := queue.Report{Code: to.Code, Enhanced: to.Enhanced, Text: to.Diagnostic, Remote: to.Remote, Bounce: to.Classification}
 	// A message that was filed here and has a failure report was forwarded from here. Days later
 	// its filing row is gone, but the delivery's outcome remains.
-	report.Bounce.Suppress = to.Suppress && !r.forwarded && !here && d.Remote != localRemote
+	report.Bounce.Suppress = to.Suppress && !r.forwarded && !here && d.Remote != LocalRemote
 	changed, err := i.Queue.RecordBounce(ctx, r.message, r.n, report)
 	if fault.Is(err, fault.NotFound) || err == nil && !changed {
 		changed, err = i.recordPastBounce(ctx, r, report, told)
@@ -55,6 +56,13 @@ func (i *Service) handleReport(ctx context.Context, r returnPath, s *spooledMess
 		i.Log.Info("a report of failure", "message", r.message, "n", r.n, "type", to.Type, "subtype", to.Subtype, "status", to.Enhanced, "changed", changed)
 	}
 	return err
+}
+
+// RecordForwardBounce records that the forward of a delivered message failed. It doesn't suppress
+// the recipient, since local mailboxes may have received the message as well. Recording a failure
+// again changes nothing.
+func (i *Service) RecordForwardBounce(ctx context.Context, message db.ID, n int, report *OwnMessage) error {
+	return i.handleReport(ctx, returnPath{message: message, n: n, forwarded: true}, report.spooled(0))
 }
 
 // addRemark adds an entry to the timeline for a message that changes nothing else: a delay report

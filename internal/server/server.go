@@ -28,6 +28,7 @@ import (
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/inbound/dsn"
 	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/mailio"
@@ -62,34 +63,35 @@ type Server struct {
 	// SetupURL is the one-time sign-up link for the first user; "" when there is a user.
 	SetupURL string
 
-	DB           *db.DB
-	Hub          *notify.Hub
-	Events       *event.Log
-	Blobs        *blob.Store
-	Accounts     *account.Accounts
-	Audit        *audit.Log
-	Users        *user.Users
-	Domains      *domain.Domains
-	Logins       *ratelimit.LoginLimiter
-	Mailboxes    *mailbox.Mailboxes
-	Folders      *folder.Store
-	Search       *fulltext.Index
-	Queue        *queue.Queue
-	Operator     *admin.Queue
-	Outbox       *outbound.Outbox
-	Inbound      *inbound.Service
-	Filter       *spam.Filter
-	Suppressions *suppression.List
-	Limits       *quota.Limiter
-	Templates    *template.Templates
-	Threads      *thread.Threads
-	Keys         *idempotency.Keys
-	Stats        *stat.Stats
-	Retention    *retention.Pruner
-	Webhooks     *webhook.Service
-	Migrations   *migration.Service
-	Transfers    *mailio.Service
-	Dashboard    *dashboard.Dashboard
+	DB            *db.DB
+	Hub           *notify.Hub
+	Events        *event.Log
+	Blobs         *blob.Store
+	Accounts      *account.Accounts
+	Audit         *audit.Log
+	Users         *user.Users
+	Domains       *domain.Domains
+	Logins        *ratelimit.LoginLimiter
+	Mailboxes     *mailbox.Mailboxes
+	Folders       *folder.Store
+	Search        *fulltext.Index
+	Queue         *queue.Queue
+	Operator      *admin.Queue
+	Outbox        *outbound.Outbox
+	Inbound       *inbound.Service
+	Notifications *dsn.Sender
+	Filter        *spam.Filter
+	Suppressions  *suppression.List
+	Limits        *quota.Limiter
+	Templates     *template.Templates
+	Threads       *thread.Threads
+	Keys          *idempotency.Keys
+	Stats         *stat.Stats
+	Retention     *retention.Pruner
+	Webhooks      *webhook.Service
+	Migrations    *migration.Service
+	Transfers     *mailio.Service
+	Dashboard     *dashboard.Dashboard
 
 	data         *dataDir
 	key          *secret.Key
@@ -162,7 +164,7 @@ func (s *Server) startTasks(context.Context) error {
 	if s.sts != nil {
 		s.tasks.run(s.sts.Run)
 	}
-	s.tasks.run(s.Inbound.RunSenderReports)
+	s.tasks.run(s.Notifications.Run)
 	s.tasks.run(s.Inbound.RunQuotaWarnings)
 	s.tasks.run(s.Filter.Builtin.Bayes.Run)
 	s.tasks.run(func(ctx context.Context) error { return s.Outbox.Index.Run(ctx, s.Log) })

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/inbound"
+	"github.com/mailstead/mailstead/internal/inbound/dsn"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/notify"
@@ -128,9 +129,13 @@ func (s *Server) openInbound() error {
 	}
 	s.Inbound = inbound.New(inbound.Options{
 		Host: s.Config.Host, BaseURL: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Folders: s.Folders, Queue: s.Queue,
-		Node: s.node, Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
+		Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
 		Domains: s.Domains, Verifier: verify, MaxEnforcement: domain.Enforcement(s.Config.DMARC), AcceptUnknownPolicy: s.offline(), SpamFilter: s.Filter.Check,
 	})
+	s.Notifications = &dsn.Sender{
+		Host: s.Config.Host, Key: s.key, DB: s.DB, Node: s.node, Hub: s.Hub, Blobs: s.Blobs, Mailboxes: s.Mailboxes, Domains: s.Domains, Queue: s.Queue,
+		Outbox: s.Outbox, Inbound: s.Inbound, Now: time.Now, Log: s.Log,
+	}
 	s.Events.LoadContent = s.Inbound.CompleteEvent
 	return nil
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inbound_test
+package dsn_test
 
 import (
 	"encoding/json"
@@ -158,6 +158,15 @@ func lacks(t *testing.T, text string, not ...string) {
 	}
 }
 
+func addr(t testing.TB, s string) address.Address {
+	t.Helper()
+	a, err := address.Parse(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 const note = "From: alice@demo.test\r\nTo: nobody@demo.test\r\nSubject: a question\r\nMessage-ID: <q1@demo.test>\r\n\r\nWhen?\r\n"
 
 // A failure report goes to the sender's mailbox: one message for all recipients, with the sender's
@@ -251,7 +260,7 @@ func (p *post) notice(message db.ID) {
 
 func (p *post) tell() {
 	p.t.Helper()
-	if _, err := p.Inbound.SendSenderReports(p.t.Context()); err != nil {
+	if _, err := p.Notifications.SendPending(p.t.Context()); err != nil {
 		p.t.Fatal(err)
 	}
 }
@@ -339,7 +348,7 @@ func TestNoticesAreToldOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 4 {
 			all.Go(func() {
-				if _, err := s.Inbound.SendSenderReports(t.Context()); err != nil {
+				if _, err := s.Notifications.SendPending(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package inbound
+package dsn
 
 import (
 	"bufio"
@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -20,31 +21,30 @@ import (
 // its sender didn't choose (RFC 3461 §4.3).
 const maxReturnedSize = 32 << 10
 
-// createReport spools the report about a message. The report omits the message if it is lost,
-// damaged or unreadable. out reports whether the report goes to another host.
-func (i *Service) createReport(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*spooledMessage, error) {
-	s, err := i.spoolReport(ctx, m, all, out)
+// write stores the notification about a message. It omits the message if that is lost, damaged or
+// unreadable. out reports whether the notification goes to another host.
+func (s *Sender) write(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*inbound.OwnMessage, error) {
+	n, err := s.writeOnce(ctx, m, all, out)
 	if m.Blob != 0 && blob.IsLost(err) {
-		i.Log.Error("a message is lost or damaged", "message", m.ID, "error", err)
+		s.Log.Error("a message is lost or damaged", "message", m.ID, "error", err)
 		m.Blob = 0
-		s, err = i.spoolReport(ctx, m, all, out)
+		n, err = s.writeOnce(ctx, m, all, out)
 	}
-	return s, err
+	return n, err
 }
 
-func (i *Service) spoolReport(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*spooledMessage, error) {
+func (s *Sender) writeOnce(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*inbound.OwnMessage, error) {
 	to, err := address.Parse(m.Sender)
 	if err != nil {
 		return nil, err
 	}
-	id := i.db.NewID()
 	r := &message.DSN{
-		Host: i.Host, To: message.Address{Local: to.LocalText(), Domain: to.Domain}, Date: i.Now(), MessageID: "<" + id.String() + "@" + i.Host + ">",
-		EnvID: m.EnvID, ArrivedAt: m.CreatedAt, Recipients: reportRecipients(all), SevenBit: out,
+		Host: s.Host, To: message.Address{Local: to.LocalText(), Domain: to.Domain}, Date: s.Now(), MessageID: "<" + s.DB.NewID().String() + "@" + s.Host + ">",
+		EnvID: m.EnvID, ArrivedAt: m.CreatedAt, Recipients: recipients(all), SevenBit: out,
 		Original: message.Original{UTF8: m.UTF8, EightBit: m.EightBit},
 	}
 	if m.Blob != 0 {
-		b, err := i.Blobs.Load(ctx, m.Blob)
+		b, err := s.Blobs.Load(ctx, m.Blob)
 		if err != nil {
 			return nil, err
 		}
@@ -54,7 +54,7 @@ func (i *Service) spoolReport(ctx context.Context, m *outbound.SubmissionInfo, a
 		}
 		defer source.Close() //nolint:errcheck // only read
 		r.Original.Header, err = message.ReadHeader(bufio.NewReader(source.All()))
-		if err != nil && !fault.Is(err, fault.TooLarge) { // too large only with our fields; then the report goes without the header
+		if err != nil && !fault.Is(err, fault.TooLarge) { // too large only with our fields; then the notification goes without the header
 			return nil, err
 		}
 		// The row knows this for submissions, but not for messages forwarded before the row had it.
@@ -70,47 +70,37 @@ func (i *Service) spoolReport(ctx context.Context, m *outbound.SubmissionInfo, a
 	}
 	var head []byte
 	if out {
-		if head, err = i.signReport(ctx, r); err != nil {
+		if head, err = s.sign(ctx, r); err != nil {
 			return nil, err
 		}
 	}
-	var s *spooledMessage
-	err = withReportReader(r, func(in io.Reader) (err error) {
-		s, err = i.spool(ctx, id, head, in, nil)
-		return err
+	return s.Inbound.WriteOwn(ctx, func(w io.Writer) error {
+		if _, err := w.Write(head); err != nil {
+			return err
+		}
+		return r.Write(w)
 	})
-	return s, err
 }
 
-// signReport returns the DKIM-Signature of a report, made with the key of the host that the report
-// names. Reports are signed here, where their origin is certain. Their lines need no re-encoding in
-// transit.
-func (i *Service) signReport(ctx context.Context, r *message.DSN) (head []byte, err error) {
-	signer, err := i.Domains.HostSigner(ctx)
+// sign returns the DKIM-Signature of a notification, made with the key of the host that it names.
+// It is signed here, where its origin is certain. Its lines need no re-encoding in transit.
+func (s *Sender) sign(ctx context.Context, r *message.DSN) (head []byte, err error) {
+	signer, err := s.Domains.HostSigner(ctx)
 	if err != nil {
 		return nil, err
 	}
 	boundary := "=_" + rand.Text()
-	r.Boundary = func() string { return boundary } // the same when the report is written
-	err = withReportReader(r, func(in io.Reader) (err error) {
-		head, err = signer.SignReader(in)
-		return err
-	})
-	return head, err
-}
-
-// withReportReader passes the report to read as a stream.
-func withReportReader(r *message.DSN, read func(io.Reader) error) error {
+	r.Boundary = func() string { return boundary } // the same when the notification is stored
 	pipe, in := io.Pipe()
 	written := make(chan struct{})
 	go func() {
 		defer close(written)
 		in.CloseWithError(r.Write(in))
 	}()
-	err := read(pipe)
-	_ = pipe.Close() // unblocks the writer if read stopped early
+	head, err = signer.SignReader(pipe)
+	_ = pipe.Close() // unblocks the writer if signing stopped early
 	<-written
-	return err
+	return head, err
 }
 
 // hasUnsafeContent reports whether a message has anything but ASCII lines that every host accepts.
@@ -119,26 +109,26 @@ func hasUnsafeContent(r io.Reader) (bool, error) {
 	return index.Has(message.EightBit | message.HeaderEightBit | message.HasNUL | message.HeaderNUL | message.LongLines), err
 }
 
-// returnsFullMessage reports whether the report returns the whole message: only after a failure
+// returnsFullMessage reports whether the notification returns the whole message: only after a failure
 // (RFC 3461 §4.3), and if the sender asked for it or the message is small.
-func returnsFullMessage(m *outbound.SubmissionInfo, told []message.DSNRecipient) bool {
-	for i := range told {
-		if told[i].Action == message.ActionFailed {
+func returnsFullMessage(m *outbound.SubmissionInfo, recipients []message.DSNRecipient) bool {
+	for i := range recipients {
+		if recipients[i].Action == message.ActionFailed {
 			return m.Ret == "FULL" || m.Ret == "" && m.Size <= maxReturnedSize
 		}
 	}
 	return false
 }
 
-// reportRecipients turns notices into the recipients of a report, with the last action for each.
-func reportRecipients(all []queue.Notice) []message.DSNRecipient {
+// recipients turns notices into the recipients of a notification, with the last action for each.
+func recipients(all []queue.Notice) []message.DSNRecipient {
 	var list []message.DSNRecipient
 	for at, n := range all {
 		if at+1 < len(all) && all[at+1].N == n.N {
 			continue
 		}
 		action := n.Action
-		if action == queue.ActionRelayed && n.Remote == localRemote {
+		if action == queue.ActionRelayed && n.Remote == inbound.LocalRemote {
 			action = message.ActionExpanded
 		}
 		list = append(list, message.DSNRecipient{

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package inbound
+
+import (
+	"context"
+	"io"
+
+	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
+)
+
+// OwnMessage is a message that the service wrote itself. Its bytes are stored.
+type OwnMessage struct {
+	Blob   *blob.Blob // without a row
+	Header message.Header
+	Index  *message.Index
+}
+
+// WriteOwn stores the message that write writes.
+func (i *Service) WriteOwn(ctx context.Context, write func(io.Writer) error) (*OwnMessage, error) {
+	w := i.Blobs.Create(ctx)
+	defer w.Abort()
+	var scan message.Scanner
+	if err := write(io.MultiWriter(w, &scan)); err != nil {
+		return nil, err
+	}
+	b, err := w.Finish()
+	if err != nil {
+		return nil, err
+	}
+	index := scan.Finish()
+	return &OwnMessage{Blob: b, Header: scan.Header(), Index: index}, nil
+}
+
+// FileOwn files a message from the null sender to rcpt in a mailbox. The jobs are part of its commit.
+func (i *Service) FileOwn(ctx context.Context, m *OwnMessage, to mailbox.Recipient, rcpt string, jobs ...*db.Mutation) error {
+	in, err := i.buildCopy(ctx, m.spooled(i.db.NewID()), to, nil, "", rcpt)
+	if err != nil {
+		return err
+	}
+	in.Jobs = jobs
+	_, err = i.Folders.Deliver(ctx, in)
+	return err
+}
+
+func (m *OwnMessage) spooled(arrival db.ID) *spooledMessage {
+	return &spooledMessage{blob: m.Blob, header: m.Header, index: m.Index, arrivalID: arrival, threads: map[db.ID]string{}}
+}
