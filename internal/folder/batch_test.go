@@ -12,6 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 // eachPart sets the batch size to part. It calls then before each commit that removes messages, and
@@ -99,8 +100,8 @@ func TestInterruptedMove(t *testing.T) {
 		}
 		h.expect("moved", fmt.Sprint(moved.SrcUIDs, moved.DstUIDs, moved.DstRanges()), "[1 2 3 4] [1 2 4 5] [{1 2} {4 5}]")
 		h.sync(v, true)
-		h.expect("left", fmt.Sprint(v.snap.uids()), "[5 6 7]")
-		h.expect("there", fmt.Sprint(h.view("Trash").snap.uids()), "[1 2 3 4 5]")
+		h.expect("left", fmt.Sprint(v.snap.UIDs()), "[5 6 7]")
+		h.expect("there", fmt.Sprint(h.view("Trash").snap.UIDs()), "[1 2 3 4 5]")
 
 		// A message that is gone later prevents its batch, and ends the command.
 		parts = 0
@@ -147,7 +148,7 @@ func TestLogOfParts(t *testing.T) {
 		h.fill(Inbox, 3_000)
 		v := h.view(Inbox)
 		start := v.Folder().ModSeq
-		odd := slices.DeleteFunc(v.snap.uids(), func(uid uint32) bool { return uid%2 == 0 })
+		odd := slices.DeleteFunc(v.snap.UIDs(), func(uid uint32) bool { return uid%2 == 0 })
 		_, _, err := v.UpdateFlags(h.ctx(), odd, FlagUpdate{Op: AddFlags, Flags: Seen})
 		h.must(err)
 		ranges := 0
@@ -156,7 +157,7 @@ func TestLogOfParts(t *testing.T) {
 			err := r.Scan(new(uint64), new(bool), &uids)
 			if err == nil {
 				var list []Range
-				list, err = parseRanges(nil, uids)
+				list, err = snapshot.ParseRanges(nil, uids)
 				ranges += len(list)
 			}
 			return err
@@ -183,7 +184,15 @@ func TestInterruptedStore(t *testing.T) {
 		v := h.view(Inbox)
 		_, _, err := v.UpdateFlags(h.ctx(), numbers(4), FlagUpdate{Op: AddFlags, Keywords: []string{"own"}})
 		h.must(err)
-		v.shared.keywords.newBytes = maxNewKeywordBytes - keywordSetBytes("more") // no space for "more own", in the second batch
+		table := v.shared.keywords
+		_, err = table.Add(0, []string{"more"})
+		h.must(err)
+		for size := 1 << 16; size > 0; size /= 2 { // no space is left for "more own", in the second batch
+			for n := 0; err == nil; n++ {
+				_, err = table.Add(0, []string{fmt.Sprintf("%0*d", size, n)})
+			}
+			err = nil
+		}
 		changed, _, err := v.UpdateFlags(h.ctx(), numbers(1, 2, 3, 4, 5), FlagUpdate{Op: AddFlags, Keywords: []string{"more"}})
 		if !fault.Is(err, fault.RateLimited) || len(changed) != 2 {
 			t.Errorf("STORE told of %d messages: %v", len(changed), err)

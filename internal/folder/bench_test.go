@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
@@ -61,7 +62,7 @@ func BenchmarkFirstSelect(b *testing.B) {
 
 func benchFetch(b *testing.B, want FetchFields) {
 	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
-		uids := v.snap.uids()
+		uids := v.snap.UIDs()
 		for b.Loop() {
 			n := 0
 			h.must(v.Fetch(h.ctx(), uids, want, func(*MessageRow) error { n++; return nil }))
@@ -78,7 +79,7 @@ func BenchmarkFetchAll(b *testing.B)      { benchFetch(b, FetchEnvelope|FetchStr
 
 func benchStore(b *testing.B, n int) {
 	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
-		uids := v.snap.uids()[:n]
+		uids := v.snap.UIDs()[:n]
 		op := RemoveFlags
 		for b.Loop() {
 			if op++; op > RemoveFlags {
@@ -106,7 +107,7 @@ func BenchmarkStoreOne(b *testing.B) { benchStore(b, 1) }
 func BenchmarkCopy1000(b *testing.B) {
 	eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
 		for b.Loop() {
-			_, err := v.Copy(h.ctx(), v.snap.uids()[:1000], "Archive")
+			_, err := v.Copy(h.ctx(), v.snap.UIDs()[:1000], "Archive")
 			h.must(err)
 		}
 	})
@@ -119,7 +120,7 @@ func BenchmarkMove1000(b *testing.B) {
 			if from.Len() < 1000 {
 				from, to = to, from
 			}
-			_, err := from.Move(h.ctx(), from.snap.uids()[:1000], to.row.Name)
+			_, err := from.Move(h.ctx(), from.snap.UIDs()[:1000], to.row.Name)
 			h.must(err)
 			b.StopTimer()
 			h.sync(from, true)
@@ -135,14 +136,14 @@ func BenchmarkExpunge1000(b *testing.B) {
 			b.StopTimer()
 			if v.Len() < 1000 {
 				archive := h.view("Archive")
-				_, err := archive.Copy(h.ctx(), archive.snap.uids(), Inbox)
+				_, err := archive.Copy(h.ctx(), archive.snap.UIDs(), Inbox)
 				h.must(err)
 			} else if v.Len() == many {
-				_, err := v.Copy(h.ctx(), v.snap.uids(), "Archive")
+				_, err := v.Copy(h.ctx(), v.snap.UIDs(), "Archive")
 				h.must(err)
 			}
 			h.sync(v, true)
-			_, _, err := v.UpdateFlags(h.ctx(), v.snap.uids()[:1000], FlagUpdate{Op: AddFlags, Flags: Deleted})
+			_, _, err := v.UpdateFlags(h.ctx(), v.snap.UIDs()[:1000], FlagUpdate{Op: AddFlags, Flags: Deleted})
 			h.must(err)
 			b.StartTimer()
 			_, err = v.Expunge(h.ctx(), nil)
@@ -198,19 +199,19 @@ func BenchmarkSearch(b *testing.B) {
 func BenchmarkResync(b *testing.B) {
 	for _, n := range []uint32{1_000, 1_000_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			var all []entry
+			var all []snapshot.Entry
 			var gone []Range
 			for uid := uint32(1); uid <= n; uid++ {
 				switch {
 				case uid%(n/100) == 1:
-					gone = append(gone, Range{uid, uid})
+					gone = append(gone, Range{Lo: uid, Hi: uid})
 				case uid%(n/100) == 2:
-					all = append(all, entry{uid: uid, modseq: 2})
+					all = append(all, snapshot.Entry{UID: uid, ModSeq: 2})
 				default:
-					all = append(all, entry{uid: uid, modseq: 1})
+					all = append(all, snapshot.Entry{UID: uid, ModSeq: 1})
 				}
 			}
-			v := &View{snap: (&snapshot{}).apply(all, nil)}
+			v := &View{snap: (&snapshot.Snapshot{}).Apply(all, nil)}
 			for b.Loop() {
 				if changed, absent := v.ChangedIn(nil, 1), v.withoutPresent(gone); len(changed) != 100 || len(absent) != 100 {
 					b.Fatal(len(changed), len(absent))

@@ -39,7 +39,7 @@ func (c *client) arrived(ctx context.Context, exists int) error {
 	if exists <= len(c.known) {
 		return nil
 	}
-	uids := c.v.Resolve([]Range{{uint32(len(c.known) + 1), uint32(exists)}}, false)
+	uids := c.v.Resolve([]Range{{Lo: uint32(len(c.known) + 1), Hi: uint32(exists)}}, false)
 	if len(uids) != exists-len(c.known) {
 		return fmt.Errorf("%d messages exist, %d are known, %d new", exists, len(c.known), len(uids))
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -48,7 +49,7 @@ type CopyResult struct {
 // between the batches of a move.
 func (c *CopyResult) DstRanges() (runs []Range) {
 	for _, uid := range c.DstUIDs {
-		runs = appendUID(runs, uid)
+		runs = snapshot.AppendUID(runs, uid)
 	}
 	return runs
 }
@@ -128,10 +129,10 @@ func (v *View) copyOrMove(ctx context.Context, c *CopyResult, uids, needed []uin
 		t = copyOperation{
 			selection: &selection{}, store: v.store, from: v.row, to: dst, baseModSeq: since, move: move, savedAt: db.Micros(v.store.Now()), source: sh,
 		}
-		for index, e := range snap.eachOf(uids) {
+		for index, e := range snap.EachOf(uids) {
 			t.add(index, e)
 		}
-		if !snap.hasAll(needed) {
+		if !snap.HasAll(needed) {
 			return ErrExpunged
 		}
 		if len(t.uids) == 0 {
@@ -147,7 +148,7 @@ func (v *View) copyOrMove(ctx context.Context, c *CopyResult, uids, needed []uin
 			}
 		}
 		if move {
-			t.logUIDs = t.spans.text()
+			t.logUIDs = snapshot.FormatRanges(t.spans.Ranges())
 		}
 		err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Mutation{
 			Guard: t.guard,
@@ -200,14 +201,14 @@ func (t *copyOperation) apply(b *db.Batch) {
 		t.srcModSeq = t.dstModSeq
 	}
 	next := int64(t.firstUID)
-	for p := range uidBatches(t.spans.list) {
+	for p := range uidBatches(t.spans.Spans) {
 		b.Queue(p.statement(copyRowsQuery, copyRowsListQuery, t.from.ID, t.to.ID, next, int64(t.dstModSeq), t.savedAt))
-		next += int64(p.n)
+		next += int64(p.N)
 	}
 	if !t.move {
 		return
 	}
-	for p := range uidBatches(t.spans.list) {
+	for p := range uidBatches(t.spans.Spans) {
 		b.Queue(p.statement(deleteRowsQuery, deleteRowsListQuery, t.from.ID))
 	}
 	t.source.logChange(b, t.baseModSeq, t.srcModSeq, true, t.logUIDs)

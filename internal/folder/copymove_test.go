@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -265,15 +266,15 @@ func TestVanishedSince(t *testing.T) {
 			t.Helper()
 			got, err := v.VanishedSince(h.ctx(), modseq, known)
 			h.must(err)
-			h.expect("vanished", formatRanges(got), want)
+			h.expect("vanished", snapshot.FormatRanges(got), want)
 		}
 		check(since, nil, "6:8,20")
-		check(since, []Range{{7, 30}, {1, 3}}, "7:8,20")
+		check(since, []Range{{Lo: 7, Hi: 30}, {Lo: 1, Hi: 3}}, "7:8,20")
 		check(1, nil, "1:2,4,6:8,20")
 		check(v.Folder().ModSeq, nil, "")
 		h.must(h.db.Write(h.ctx(), h.box, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(raiseLogLayerQuery.With(v.shared.id, int64(since+1))) }}))
 		check(since, nil, "1:2,4,6:8,20")
-		check(since, []Range{{1, 5}}, "1:2,4")
+		check(since, []Range{{Lo: 1, Hi: 5}}, "1:2,4")
 		check(since, []Range{}, "")
 
 		// Expunges by another session are not reported before their numbers vanish.
@@ -296,7 +297,7 @@ func TestVanishedSince(t *testing.T) {
 // ChangedIn returns the same from the chunks as from every message.
 func TestChangedIn(t *testing.T) {
 	each(t, func(h *fixture) {
-		const n = 3 << chunkBits
+		const n = 3 * 1_024 // messages of three chunks
 		h.fill(Inbox, n)
 		v := h.view(Inbox)
 		start := v.Folder().ModSeq
@@ -307,11 +308,11 @@ func TestChangedIn(t *testing.T) {
 			h.must(err)
 			h.sync(v, true)
 		}
-		for _, known := range [][]Range{nil, {{1, 10}}, {{6, 1023}, {2000, 9999}}, {}} {
+		for _, known := range [][]Range{nil, {{Lo: 1, Hi: 10}}, {{Lo: 6, Hi: 1023}, {Lo: 2000, Hi: 9999}}, {}} {
 			for _, modseq := range append(since, start, 0, v.Folder().ModSeq) {
-				want := v.ChangedSince(v.snap.uids(), modseq)
+				want := v.ChangedSince(v.snap.UIDs(), modseq)
 				if known != nil {
-					want = slices.DeleteFunc(want, func(uid uint32) bool { return !contains(known, uid) })
+					want = slices.DeleteFunc(want, func(uid uint32) bool { return !snapshot.ContainsUID(known, uid) })
 				}
 				if got := v.ChangedIn(known, modseq); !equal(got, want) {
 					t.Errorf("since %d in %v: %v, want %v", modseq, known, got, want)
@@ -342,11 +343,11 @@ func TestMatched(t *testing.T) {
 			want       uint32
 		}{
 			{nil, nil, 0},
-			{[]Range{{5, 5}, {8, 10}}, []Range{{15, 15}, {24, 24}, {27, 27}, {30, 30}}, 30},
-			{[]Range{{5, 5}, {8, 10}}, []Range{{15, 15}, {24, 26}}, 24},
-			{[]Range{{4, 4}, {7, 7}}, []Range{{12, 12}, {24, 24}}, 12},
-			{[]Range{{4, 4}}, []Range{{11, 11}}, 0},
-			{[]Range{{1, 1}, {1 << 31, 1<<32 - 1}}, []Range{{3, 3}, {1 << 31, 1<<32 - 1}}, 3},
+			{[]Range{{Lo: 5, Hi: 5}, {Lo: 8, Hi: 10}}, []Range{{Lo: 15, Hi: 15}, {Lo: 24, Hi: 24}, {Lo: 27, Hi: 27}, {Lo: 30, Hi: 30}}, 30},
+			{[]Range{{Lo: 5, Hi: 5}, {Lo: 8, Hi: 10}}, []Range{{Lo: 15, Hi: 15}, {Lo: 24, Hi: 26}}, 24},
+			{[]Range{{Lo: 4, Hi: 4}, {Lo: 7, Hi: 7}}, []Range{{Lo: 12, Hi: 12}, {Lo: 24, Hi: 24}}, 12},
+			{[]Range{{Lo: 4, Hi: 4}}, []Range{{Lo: 11, Hi: 11}}, 0},
+			{[]Range{{Lo: 1, Hi: 1}, {Lo: 1 << 31, Hi: 1<<32 - 1}}, []Range{{Lo: 3, Hi: 3}, {Lo: 1 << 31, Hi: 1<<32 - 1}}, 3},
 		} {
 			if got := v.MatchedThroughUID(x.seqs, x.uids); got != x.want {
 				t.Errorf("%v %v: %d, want %d", x.seqs, x.uids, got, x.want)

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -207,7 +208,7 @@ func (s *Store) newPendingMessage(mailbox db.ID, u Upload) (*pendingMessage, err
 	if u.Blob.Size > math.MaxUint32 {
 		return nil, fmt.Errorf("a message of %d bytes is beyond what IMAP can tell", u.Blob.Size)
 	}
-	keywords, err := formatKeywords(u.Keywords)
+	keywords, err := snapshot.FormatKeywords(u.Keywords)
 	if err != nil {
 		return nil, err
 	}

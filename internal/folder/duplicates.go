@@ -50,7 +50,7 @@ func (s *Store) NewDuplicateFinder(ctx context.Context, mailbox db.ID, name stri
 	}
 	defer v.Close()
 	c.stored = make([]storedBlob, 0, v.Len())
-	err = v.Fetch(ctx, v.Resolve([]Range{{1, Star}}, false), FetchEnvelope, func(r *MessageRow) error {
+	err = v.Fetch(ctx, v.Resolve([]Range{{Lo: 1, Hi: Star}}, false), FetchEnvelope, func(r *MessageRow) error {
 		c.stored = append(c.stored, storedBlob{c.key(r.Envelope, int64(r.Size)), r.BlobID})
 		return nil
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -26,35 +27,27 @@ var (
 type selection struct {
 	totals
 	uids  []uint32
-	spans spanBuilder
+	spans snapshot.SpanBuilder
 }
 
-func (c *selection) add(index int, e entry) {
+func (c *selection) add(index int, e snapshot.Entry) {
 	c.totals.add(e)
-	c.uids = append(c.uids, e.uid)
-	c.spans.add(index, e.uid)
+	c.uids = append(c.uids, e.UID)
+	c.spans.Add(index, e.UID)
 }
 
 // selectDeleted selects the messages with the Deleted flag.
-func selectDeleted(snap *snapshot) (c selection) {
-	for _, slot := range snap.slots {
-		if slot.anyFlags&Deleted == 0 {
-			continue
-		}
-		for i := range slot.len() {
-			if Flags(slot.flags.at(i))&Deleted == 0 {
-				continue
-			}
-			c.add(slot.firstIndex+i, slot.entry(i))
-		}
+func selectDeleted(snap *snapshot.Snapshot) (c selection) {
+	for index, e := range snap.EachWith(Deleted) {
+		c.add(index, e)
 	}
 	return c
 }
 
 // selectDeletedOf selects the messages of uids with the Deleted flag.
-func selectDeletedOf(snap *snapshot, uids []uint32) (c selection) {
-	for index, e := range snap.eachOf(uids) {
-		if e.flags&Deleted != 0 {
+func selectDeletedOf(snap *snapshot.Snapshot, uids []uint32) (c selection) {
+	for index, e := range snap.EachOf(uids) {
+		if e.Flags&Deleted != 0 {
 			c.add(index, e)
 		}
 	}
@@ -109,7 +102,7 @@ func (v *View) expungeBatch(ctx context.Context, uids []uint32) ([]uint32, error
 
 func (v *View) commitExpunge(ctx context.Context, out *selection, since uint64) (was, modseq uint64, err error) {
 	sh := v.shared
-	now, log := db.Micros(v.store.Now()), out.spans.text()
+	now, log := db.Micros(v.store.Now()), snapshot.FormatRanges(out.spans.Ranges())
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Mutation{
 		Guard: func(b *db.Batch) {
 			b.Queue(mailbox.LockUsage(v.row.Mailbox))
@@ -117,7 +110,7 @@ func (v *View) commitExpunge(ctx context.Context, out *selection, since uint64) 
 		},
 		Apply: func(b *db.Batch) {
 			b.Queue(mailbox.AddUsage(v.row.Mailbox, out.usage().Negate()))
-			for p := range uidBatches(out.spans.list) {
+			for p := range uidBatches(out.spans.Spans) {
 				b.Queue(p.statement(recordExpungedQuery, recordExpungedListQuery, sh.id, now))
 				b.Queue(p.statement(deleteRowsQuery, deleteRowsListQuery, sh.id))
 			}

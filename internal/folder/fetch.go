@@ -11,6 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -51,40 +52,40 @@ var (
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
 	readRowsListQuery = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
 		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY uid`)
-	readBlobsQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private
+	readBlobsQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readBlobsListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private
+		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
+	readBlobsListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readEnvelopesQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
+		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
+	readEnvelopesQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readEnvelopesListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
+		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
+	readEnvelopesListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readStructuresQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
+		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
+	readStructuresQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readStructuresListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
+		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
+	readStructuresListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readAllQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
+		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
+	readAllQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readAllListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
+		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
+	readAllListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
-	readReferencesQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.reply_references
+		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
+	readReferencesQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.reply_references
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`)
-	readReferencesListQuery = db.SQL(`SELECT f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.reply_references
+		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
+	readReferencesListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.reply_references
 		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.uid`)
+		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
 	// readMessageQuery reads one message with its bytes.
-	readMessageQuery = db.SQL(`SELECT f.message, f.internal_date, f.saved_at, m.private, m.structure, b.id, b.size, b.file, b.bytes
+	readMessageQuery = db.SQL(`SELECT f.message, f.internal_date, f.saved_at, m.private, m.structure, b.id, b.Size, b.file, b.bytes
 		FROM folder_message f JOIN message m ON m.id = f.message JOIN blob b ON b.id = m.blob
-		WHERE f.folder = $1 AND f.uid = $2`)
+		WHERE f.folder = $1 AND f.UID = $2`)
 	messageBlobQuery = db.SQL(`SELECT blob, private FROM message WHERE id = $1`)
 )
 
@@ -119,12 +120,12 @@ func (want FetchFields) queries(row *MessageRow, dst []any) (ranges, list *db.Qu
 // their rows.
 func (v *View) Fetch(ctx context.Context, uids []uint32, want FetchFields, f func(*MessageRow) error) error {
 	r := rowReader{v: v, uids: uids, want: want, limit: fetchPageMessages}
-	if v.shared.keywords.isFull() {
+	if v.shared.keywords.IsFull() {
 		r.limit = MaxFillKeywords
 	} else if want == 0 {
 		var row MessageRow
-		for index, e := range v.snap.eachOf(uids) {
-			row = MessageRow{FlagChange: v.flagChange(index, e), Size: e.size}
+		for index, e := range v.snap.EachOf(uids) {
+			row = MessageRow{FlagChange: v.flagChange(index, e), Size: e.Size}
 			if err := f(&row); err != nil {
 				return err
 			}
@@ -266,12 +267,12 @@ const singleReadFields = FetchDates | FetchBlobID | FetchContent | FetchStructur
 // readMessage reads a message and its bytes in one query, for the most common FETCH of mail
 // clients. If it returns nothing, reading rows and bytes separately reveals the error.
 func (v *View) readMessage(ctx context.Context, uid uint32, want FetchFields) []MessageRow {
-	index, known := v.snap.index(uid)
-	if !known || v.shared.keywords.isFull() {
+	index, known := v.snap.Index(uid)
+	if !known || v.shared.keywords.IsFull() {
 		return nil
 	}
-	e := v.snap.at(index)
-	row := MessageRow{FlagChange: v.flagChange(index, e), Size: e.size}
+	e := v.snap.At(index)
+	row := MessageRow{FlagChange: v.flagChange(index, e), Size: e.Size}
 	var date, saved int64
 	bytes, dst := v.store.Blobs.ScanTargets()
 	err := v.store.DB.One(ctx, readMessageQuery.With(v.shared.id, uid), append([]any{&row.Message, &date, &saved, &row.Private, &row.Structure}, dst...)...)
@@ -291,11 +292,11 @@ var errPageFull = errors.New("the page is full")
 // readPage reads the rows of a page. left is the number of UIDs at the end of uids that it did not
 // reach because the page was full.
 func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (rows []MessageRow, left int, err error) {
-	var runs spanBuilder
+	var runs snapshot.SpanBuilder
 	known := make([]MessageRow, 0, len(uids))
-	for index, e := range v.snap.eachOf(uids) {
-		runs.add(index, e.uid)
-		known = append(known, MessageRow{FlagChange: v.flagChange(index, e), Size: e.size})
+	for index, e := range v.snap.EachOf(uids) {
+		runs.Add(index, e.UID)
+		known = append(known, MessageRow{FlagChange: v.flagChange(index, e), Size: e.Size})
 	}
 	if want == 0 {
 		return known, 0, nil
@@ -305,7 +306,7 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (r
 	var date, saved int64
 	ranges, list, dst := want.queries(&row, []any{&row.UID, &row.Message, &date, &saved})
 	bytes := 0
-	for p := range uidBatches(runs.list) {
+	for p := range uidBatches(runs.Spans) {
 		err := v.store.DB.Each(ctx, p.statement(ranges, list, v.shared.id), func(r db.Row) error {
 			row.Envelope, row.Structure, row.ReferenceKeys = nil, nil, nil
 			if err := r.Scan(dst...); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/mailbox"
@@ -184,7 +185,7 @@ func (h *fixture) checkCounts() {
 			var uid, flags, size, modseq int64
 			var words string
 			err := r.Scan(&uid, &flags, &words, &size, &modseq)
-			t.add(entry{flags: Flags(flags), size: uint32(size)})
+			t.add(snapshot.Entry{Flags: Flags(flags), Size: uint32(size)})
 			if modseq > int64(f.ModSeq) || uid >= int64(f.UIDNext) {
 				h.Errorf("%s: UID %d with modseq %d, folder has %d, %d", f.Name, uid, modseq, f.UIDNext, f.ModSeq)
 			}
@@ -214,14 +215,14 @@ func (h *fixture) use(box db.ID) (u mailbox.Usage) {
 // show formats what a session knows.
 func (v *View) show() string {
 	var b strings.Builder
-	for i, e := range v.snap.between(0, v.snap.count) {
-		fmt.Fprintf(&b, "%d:%d", i+1, e.uid)
+	for i, e := range v.snap.Between(0, v.snap.Len()) {
+		fmt.Fprintf(&b, "%d:%d", i+1, e.UID)
 		for bit, name := range []string{"S", "A", "F", "D", "R"} {
-			if e.flags&(1<<bit) != 0 {
+			if e.Flags&(1<<bit) != 0 {
 				b.WriteString(name)
 			}
 		}
-		if words := v.shared.keywords.keywords(e.keywords); len(words) > 0 {
+		if words := v.shared.keywords.Set(e.Keywords); len(words) > 0 {
 			fmt.Fprint(&b, words)
 		}
 		b.WriteByte(' ')

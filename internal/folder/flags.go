@@ -2,27 +2,26 @@
 
 package folder
 
-// Flags are a message's system flags (RFC 3501 §2.3.2).
-type Flags uint8
+import "github.com/mailstead/mailstead/internal/folder/snapshot"
+
+// Flags are a message's system flags.
+type Flags = snapshot.Flags
 
 // The system flags. Recent belongs to a session and is never stored.
 const (
-	Seen Flags = 1 << iota
-	Answered
-	Flagged
-	Deleted
-	Draft
-	Recent
+	Seen     = snapshot.Seen
+	Answered = snapshot.Answered
+	Flagged  = snapshot.Flagged
+	Deleted  = snapshot.Deleted
+	Draft    = snapshot.Draft
+	Recent   = snapshot.Recent
 
 	// AllFlags are the flags that a client may change.
 	AllFlags = Seen | Answered | Flagged | Deleted | Draft
 )
 
-// Limits of keywords.
-const (
-	MaxKeywords     = 64  // of one message
-	MaxKeywordBytes = 100 // of one keyword
-)
+// MaxKeywords is how many keywords one message may have.
+const MaxKeywords = snapshot.MaxKeywords
 
 // FlagOp is what UpdateFlags does with the flags.
 type FlagOp uint8

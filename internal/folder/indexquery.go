@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 // Clause is a condition for an index: messages that may contain a text, or that match all of
@@ -74,25 +75,25 @@ const (
 // results, not on the size of the folder.
 func (v *View) candidatesFromIndex(ctx context.Context, c *compiledCriterion) (uids []uint32, known bool, err error) {
 	clause := c.clause()
-	if v.store.QueryIndex == nil || v.snap.count < minPrefilter || clause == nil {
+	if v.store.QueryIndex == nil || v.snap.Len() < minPrefilter || clause == nil {
 		return nil, false, nil
 	}
-	found, err := v.store.QueryIndex(ctx, v.row.Mailbox, IndexQuery{v.shared.id, v.snap.lastUID(), *clause, min(maxIndexResults, v.snap.count/2)})
+	found, err := v.store.QueryIndex(ctx, v.row.Mailbox, IndexQuery{v.shared.id, v.snap.LastUID(), *clause, min(maxIndexResults, v.snap.Len()/2)})
 	if err != nil {
 		return nil, false, v.store.logIndexError(ctx, v.row.Mailbox, err)
 	}
 	if found == nil {
 		return nil, false, nil
 	}
-	from, there := v.snap.index(found.IndexedThroughUID)
+	from, there := v.snap.Index(found.IndexedThroughUID)
 	if there {
 		from++
 	}
-	if v.snap.count-from > maxUnindexed {
+	if v.snap.Len()-from > maxUnindexed {
 		return nil, false, nil
 	}
-	for _, e := range v.snap.between(from, v.snap.count) {
-		uids = append(uids, e.uid)
+	for _, e := range v.snap.Between(from, v.snap.Len()) {
+		uids = append(uids, e.UID)
 	}
 	uids, late, err := v.appendNewer(ctx, uids, found.IndexedThroughID)
 	if err != nil || late > maxUnindexed {
@@ -122,7 +123,7 @@ var (
 	// small or holds most of them.
 	uidsByMessageQuery = db.SQL(`SELECT uid FROM folder_message
 		WHERE message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND folder + 0 = $17`)
-	newerUIDsQuery = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id + 0 AND f.folder + 0 = $3
+	newerUIDsQuery = db.SQL(`SELECT f.UID FROM message m JOIN folder_message f ON f.message = m.id + 0 AND f.folder + 0 = $3
 		WHERE m.mailbox = $1 AND m.id > $2 ORDER BY m.id LIMIT $4`)
 )
 
@@ -161,7 +162,7 @@ func (s *Store) MessagesAfter(ctx context.Context, folder db.ID, uid uint32, lim
 
 // matchChunk returns whether the criterion holds for all messages of a chunk, for none, or whether
 // each must be tested.
-func (c *compiledCriterion) matchChunk(s slot) matchResult {
+func (c *compiledCriterion) matchChunk(s snapshot.Slot) matchResult {
 	t := c.matchChunkTest(s)
 	if c.Not && t != matchUnknown {
 		return matchYes - t
@@ -169,7 +170,7 @@ func (c *compiledCriterion) matchChunk(s slot) matchResult {
 	return t
 }
 
-func (c *compiledCriterion) matchChunkTest(s slot) matchResult {
+func (c *compiledCriterion) matchChunkTest(s snapshot.Slot) matchResult {
 	switch c.Test {
 	case MatchAll:
 		return matchYes
@@ -186,24 +187,24 @@ func (c *compiledCriterion) matchChunkTest(s slot) matchResult {
 		}
 		return any
 	case HasUID:
-		at, found := slices.BinarySearch(c.UIDs, s.uid(0))
-		if !found && (at == len(c.UIDs) || c.UIDs[at] > s.uid(s.len()-1)) {
+		at, found := slices.BinarySearch(c.UIDs, s.UID(0))
+		if !found && (at == len(c.UIDs) || c.UIDs[at] > s.UID(s.Len()-1)) {
 			return matchNo
 		}
 	case HasFlags:
 		switch {
 		case c.Flags&Recent != 0: // only each session knows that
-		case s.allFlags&c.Flags == c.Flags:
+		case s.AllFlags&c.Flags == c.Flags:
 			return matchYes
-		case s.anyFlags&c.Flags != c.Flags:
+		case s.AnyFlags&c.Flags != c.Flags:
 			return matchNo
 		}
 	case HasKeyword:
-		if s.keywords.width == 0 && s.keywords.step == 0 && s.keywords.base != overflowKeywords {
-			return matchOf(c.keywordSets[uint32(s.keywords.base)])
+		if set, all := s.KeywordSet(); all && set != snapshot.OverflowKeywords {
+			return matchOf(c.keywordSets[set])
 		}
 	case ModSeqAtLeast:
-		if s.maxModSeq < c.Num {
+		if s.MaxModSeq < c.Num {
 			return matchNo
 		}
 	}

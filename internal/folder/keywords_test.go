@@ -4,73 +4,24 @@ package folder
 
 import (
 	"fmt"
-	"runtime"
 	"strings"
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
-// A client that changes a message's keywords again and again can't fill the memory.
-func TestKeywordsEnd(t *testing.T) {
-	table := newKeywordTable()
-	var err error
-	bytes := 0
-	for n := 0; err == nil && bytes <= 2*maxNewKeywordBytes; n++ {
-		words := make([]string, MaxKeywords)
-		for i := range words {
-			words[i] = fmt.Sprintf("%0*d-%d", MaxKeywordBytes-8, n, i)
-		}
-		bytes += len(strings.Join(words, " "))
-		_, err = table.change(0, ReplaceFlags, words)
-	}
-	if !fault.Is(err, fault.RateLimited) {
-		t.Fatalf("%d bytes of keywords, %v", bytes, err)
-	}
-	// Known sets stay possible, and sets by others are shown.
-	if id, err := table.change(1, RemoveFlags, table.keywords(1)); err != nil || id != 0 {
-		t.Errorf("taking keywords away: %d, %v", id, err)
-	}
-	if id, err := table.change(0, ReplaceFlags, table.keywords(2)); err != nil || id != 2 {
-		t.Errorf("keywords as before: %d, %v", id, err)
-	}
-	if id := table.id("other"); table.text(id) != "other" {
-		t.Errorf("%d is %q", id, table.text(id))
-	}
-	// A view that nobody has open is dropped before it takes much memory.
+// A view that nobody has open is dropped before its keywords take much memory.
+func TestKeywordsOfIdleView(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.fill(Inbox, 1)
 		v := h.view(Inbox)
 		before := v.shared.memoryBytes()
-		v.shared.keywords.id(strings.Repeat("w", 10_000))
+		v.shared.keywords.ID(strings.Repeat("w", 10_000))
 		if grown := v.shared.memoryBytes() - before; grown < 10_000 {
 			t.Errorf("the view weighs %d bytes more", grown)
 		}
 	})
-}
-
-// Even with short keywords, a table stays within its memory limit.
-func TestKeywordsShort(t *testing.T) {
-	heap := func() uint64 {
-		runtime.GC()
-		var m runtime.MemStats
-		runtime.ReadMemStats(&m)
-		return m.HeapAlloc
-	}
-	before, table := heap(), newKeywordTable()
-	const mails = "abcdefghijklmnopqrstuvwxyz0123456789"
-	for n := 0; ; n++ {
-		set := make([]byte, 0, 16) // eight words of one letter
-		for at := n; len(set) < 16; at /= len(mails) {
-			set = append(set, mails[at%len(mails)], ' ')
-		}
-		if table.id(string(set[:15])) == overflowKeywords {
-			break
-		}
-	}
-	if grown := heap() - before; grown > 2*maxKeywordTableBytes {
-		t.Errorf("%d sets take %d bytes", len(table.sets), grown)
-	}
 }
 
 // Messages with more different keywords than a node can hold keep them, and take no more memory.
@@ -79,15 +30,15 @@ func TestKeywordsUncounted(t *testing.T) {
 		v := h.view(Inbox)
 		table := v.shared.keywords
 		for size := 1 << 16; size > 0; size /= 2 { // no space is left, not even for a small set
-			for n := 0; table.id(fmt.Sprintf("%0*d", size, n)) != overflowKeywords; n++ {
+			for n := 0; table.ID(fmt.Sprintf("%0*d", size, n)) != snapshot.OverflowKeywords; n++ {
 			}
 		}
 		_, uids, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("one", "Hello."), 0, "late"))
 		h.must(err)
 		h.must(v.shared.refresh(h.ctx(), true))
 		h.sync(v, true)
-		if table.bytes > maxKeywordTableBytes {
-			t.Errorf("%d bytes of keywords", table.bytes)
+		if table.MemoryBytes() > 32<<20 {
+			t.Errorf("%d bytes of keywords", table.MemoryBytes())
 		}
 		for _, c := range []FlagUpdate{{Op: RemoveFlags, Keywords: []string{"late"}}, {Op: AddFlags, Keywords: []string{"new"}}} {
 			if _, _, err := v.UpdateFlags(h.ctx(), uids, c); !fault.Is(err, fault.RateLimited) {

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 // memory is what a client remembers of a folder while it is disconnected.
@@ -35,7 +36,7 @@ func (m *model) resync(t *rapid.T) {
 	defer v.Close()
 	gone, err := v.VanishedSince(ctx, was.modseq, nil)
 	m.must(err)
-	known := slices.DeleteFunc(slices.Clone(was.known), func(e told) bool { return contains(gone, e.uid) })
+	known := slices.DeleteFunc(slices.Clone(was.known), func(e told) bool { return snapshot.ContainsUID(gone, e.uid) })
 	err = v.Fetch(ctx, v.ChangedIn(nil, was.modseq), 0, func(r *MessageRow) error {
 		e := told{r.UID, r.Flags &^ Recent, strings.Join(r.Keywords, " ")}
 		if i := slices.IndexFunc(known, func(k told) bool { return k.uid == r.UID }); i >= 0 {

@@ -212,8 +212,8 @@ func (m *model) sync(t *rapid.T) {
 		return !slices.ContainsFunc(f.content, func(there told) bool { return there.uid == e.uid })
 	}
 	var seen []told
-	for _, e := range c.v.snap.between(0, c.v.snap.count) {
-		seen = append(seen, told{e.uid, e.flags, strings.Join(c.v.shared.keywords.keywords(e.keywords), " ")})
+	for _, e := range c.v.snap.Between(0, c.v.snap.Len()) {
+		seen = append(seen, told{e.UID, e.Flags, strings.Join(c.v.shared.keywords.Set(e.Keywords), " ")})
 	}
 	known := slices.DeleteFunc(slices.Clone(c.known), gone)
 	if seen = slices.DeleteFunc(seen, gone); !slices.Equal(known, seen) {

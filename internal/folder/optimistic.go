@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -37,11 +38,11 @@ const maxStaleRetries = 200
 // totals are sums over messages.
 type totals struct{ messages, unseen, bytes, surcharge int64 }
 
-func (t *totals) add(e entry) {
+func (t *totals) add(e snapshot.Entry) {
 	t.messages++
-	t.bytes += int64(e.size)
-	t.surcharge += mailbox.Overhead(int64(e.size))
-	if e.flags&Seen == 0 {
+	t.bytes += int64(e.Size)
+	t.surcharge += mailbox.Overhead(int64(e.Size))
+	if e.Flags&Seen == 0 {
 		t.unseen++
 	}
 }

@@ -114,8 +114,8 @@ func (v *View) prefilter(ctx context.Context, c *compiledCriterion, open []uint3
 		if err := ctx.Err(); err != nil {
 			return nil, nil, err
 		}
-		e, _ := v.snap.find(uid)
-		switch c.match(&candidate{entry: e, recent: v.isRecent(uid), prefilter: index, position: index.position(ids[i])}) {
+		e, _ := v.snap.Find(uid)
+		switch c.match(&candidate{Entry: e, recent: v.isRecent(uid), prefilter: index, position: index.position(ids[i])}) {
 		case matchYes:
 			*hits = append(*hits, uid)
 		case matchUnknown:
@@ -151,7 +151,7 @@ func (v *View) messageIDs(ctx context.Context, uids []uint32) ([]db.ID, error) {
 	m := &v.shared.idCache
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if len(m.uids) > 2*v.snap.count+messageIDsPage { // most are gone
+	if len(m.uids) > 2*v.snap.Len()+messageIDsPage { // most are gone
 		m.uids, m.ids = nil, nil
 	}
 	last := uids[len(uids)-1]

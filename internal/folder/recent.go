@@ -7,6 +7,7 @@ import (
 	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -92,20 +93,22 @@ func (v *View) addRecent(from, to uint32) {
 	if last >= 0 && v.recent[last].Hi+1 == from {
 		v.recent[last].Hi = to - 1
 	} else {
-		v.recent = append(v.recent, Range{from, to - 1})
+		v.recent = append(v.recent, Range{Lo: from, Hi: to - 1})
 	}
 	if !v.readOnly {
 		v.shared.recentFrom = max(v.shared.recentFrom, to)
 	}
 }
 
-func (v *View) isRecent(uid uint32) bool { return len(v.recent) > 0 && contains(v.recent, uid) }
+func (v *View) isRecent(uid uint32) bool {
+	return len(v.recent) > 0 && snapshot.ContainsUID(v.recent, uid)
+}
 
 // Recent returns the number of the session's messages that are recent to it.
 func (v *View) Recent() uint32 {
 	n := 0
 	for _, r := range v.recent {
-		lo, hi := v.snap.indexRange(r)
+		lo, hi := v.snap.IndexRange(r)
 		n += hi - lo
 	}
 	return uint32(n)

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 var (
@@ -111,7 +112,7 @@ func (sh *sharedView) loadSnapshot(ctx context.Context, row Folder) error {
 			sh.store.Log.Warn("the stored view of a folder could not be read; its messages are", "folder", sh.id, "error", err)
 		}
 	}
-	all, next, err := sh.appendArrivals(ctx, &snapshot{}, 1, row.UIDNext)
+	all, next, err := sh.appendArrivals(ctx, &snapshot.Snapshot{}, 1, row.UIDNext)
 	if err != nil {
 		return err
 	}
@@ -127,14 +128,14 @@ func (sh *sharedView) applyChanges(ctx context.Context, row Folder) error {
 	if err != nil {
 		return err
 	}
-	changed = subtract(changed, gone)
-	put, err := sh.readEntries(ctx, coarsen(changed, maxReadRanges))
+	changed = snapshot.SubtractRanges(changed, gone)
+	put, err := sh.readEntries(ctx, snapshot.CoarsenRanges(changed, maxReadRanges))
 	if err != nil {
 		return err
 	}
 	// Messages that are not in the view yet come as arrivals.
-	put = slices.DeleteFunc(put, func(e entry) bool { return e.uid >= sh.nextUID })
-	snap := sh.snap.apply(put, sh.removedUIDs(gone, changed, put))
+	put = slices.DeleteFunc(put, func(e snapshot.Entry) bool { return e.UID >= sh.nextUID })
+	snap := sh.snap.Apply(put, sh.removedUIDs(gone, changed, put))
 	next := sh.nextUID
 	if row.UIDNext > next {
 		if snap, next, err = sh.appendArrivals(ctx, snap, next, row.UIDNext); err != nil {
@@ -151,19 +152,19 @@ func (sh *sharedView) applyChanges(ctx context.Context, row Folder) error {
 // vanished, and those that changed and were not found afterwards. The latter were expunged after
 // the log was read. If the view kept them, it would be older than the mod-sequence up to which the
 // log was read.
-func (sh *sharedView) removedUIDs(gone, changed []Range, found []entry) (drop []uint32) {
+func (sh *sharedView) removedUIDs(gone, changed []Range, found []snapshot.Entry) (drop []uint32) {
 	for _, r := range gone {
-		for _, e := range sh.snap.between(sh.snap.indexRange(r)) {
-			drop = append(drop, e.uid)
+		for _, e := range sh.snap.Between(sh.snap.IndexRange(r)) {
+			drop = append(drop, e.UID)
 		}
 	}
 	for _, r := range changed {
-		for _, e := range sh.snap.between(sh.snap.indexRange(r)) {
-			for len(found) > 0 && found[0].uid < e.uid {
+		for _, e := range sh.snap.Between(sh.snap.IndexRange(r)) {
+			for len(found) > 0 && found[0].UID < e.UID {
 				found = found[1:]
 			}
-			if len(found) == 0 || found[0].uid != e.uid {
-				drop = append(drop, e.uid)
+			if len(found) == 0 || found[0].UID != e.UID {
+				drop = append(drop, e.UID)
 			}
 		}
 	}
@@ -193,9 +194,9 @@ func (sh *sharedView) readLog(ctx context.Context, row Folder) (changed, gone []
 				into = &gone
 			}
 			var err error
-			*into, err = parseRanges(*into, uids)
+			*into, err = snapshot.ParseRanges(*into, uids)
 			if len(changed) > most {
-				changed = normalize(changed)
+				changed = snapshot.NormalizeRanges(changed)
 				most = max(most, 2*len(changed))
 			}
 			return err
@@ -210,16 +211,16 @@ func (sh *sharedView) readLog(ctx context.Context, row Folder) (changed, gone []
 	if upTo > sh.changeModSeq+logRetention { // the change that prunes is in the log by then
 		return nil, nil, 0, errLogPruned
 	}
-	return normalize(changed), normalize(gone), max(upTo, row.changeModSeq), nil
+	return snapshot.NormalizeRanges(changed), snapshot.NormalizeRanges(gone), max(upTo, row.changeModSeq), nil
 }
 
 // readEntries reads the messages with these UIDs that exist.
-func (sh *sharedView) readEntries(ctx context.Context, uids []Range) (found []entry, err error) {
-	var spans []span
+func (sh *sharedView) readEntries(ctx context.Context, uids []Range) (found []snapshot.Entry, err error) {
+	var spans []snapshot.Span
 	for _, r := range uids {
 		for lo := uint64(r.Lo); lo <= uint64(r.Hi); lo += loadPageMessages {
 			hi := min(uint64(r.Hi), lo+loadPageMessages-1)
-			spans = append(spans, span{Range{uint32(lo), uint32(hi)}, int(hi - lo + 1)})
+			spans = append(spans, snapshot.Span{Range: Range{Lo: uint32(lo), Hi: uint32(hi)}, N: int(hi - lo + 1)})
 		}
 	}
 	for p := range uidBatches(spans) {
@@ -237,8 +238,8 @@ func (sh *sharedView) readEntries(ctx context.Context, uids []Range) (found []en
 
 // appendArrivals appends the messages with UIDs from from on to snap. It returns the UID from which
 // on nothing was read, at least upTo.
-func (sh *sharedView) appendArrivals(ctx context.Context, snap *snapshot, from, upTo uint32) (*snapshot, uint32, error) {
-	page := make([]entry, 0, min(loadPageMessages, upTo-from))
+func (sh *sharedView) appendArrivals(ctx context.Context, snap *snapshot.Snapshot, from, upTo uint32) (*snapshot.Snapshot, uint32, error) {
+	page := make([]snapshot.Entry, 0, min(loadPageMessages, upTo-from))
 	for {
 		page = page[:0]
 		err := sh.store.DB.Each(ctx, messagesFromQuery.With(sh.id, from, loadPageMessages), func(row db.Row) error {
@@ -249,9 +250,9 @@ func (sh *sharedView) appendArrivals(ctx context.Context, snap *snapshot, from, 
 		if err != nil {
 			return nil, 0, err
 		}
-		snap = snap.apply(page, nil)
+		snap = snap.Apply(page, nil)
 		if len(page) > 0 {
-			from = page[len(page)-1].uid + 1
+			from = page[len(page)-1].UID + 1
 		}
 		if len(page) < loadPageMessages {
 			return snap, max(from, upTo), nil
@@ -259,10 +260,10 @@ func (sh *sharedView) appendArrivals(ctx context.Context, snap *snapshot, from, 
 	}
 }
 
-func (sh *sharedView) scanEntry(r db.Row) (entry, error) {
+func (sh *sharedView) scanEntry(r db.Row) (snapshot.Entry, error) {
 	var uid, flags, size, modseq int64
 	var keywords string
 	err := r.Scan(&uid, &flags, &keywords, &size, &modseq)
 	sh.maxReadModSeq = max(sh.maxReadModSeq, uint64(modseq))
-	return entry{uid: uint32(uid), flags: Flags(flags), keywords: sh.keywords.id(keywords), size: uint32(size), modseq: uint64(modseq)}, err
+	return snapshot.Entry{UID: uint32(uid), Flags: Flags(flags), Keywords: sh.keywords.ID(keywords), Size: uint32(size), ModSeq: uint64(modseq)}, err
 }

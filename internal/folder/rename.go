@@ -80,6 +80,6 @@ func (s *Store) renameInbox(ctx context.Context, mailbox db.ID, to string) error
 		return err
 	}
 	defer v.Close()
-	_, err = v.Move(ctx, v.snap.uids(), to)
+	_, err = v.Move(ctx, v.snap.UIDs(), to)
 	return err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -40,7 +41,7 @@ func (v *View) Replace(ctx context.Context, uid uint32, to string, u Upload) (Me
 		}
 		snap, since := sh.current()
 		r = replaceOperation{view: v, to: dst, baseModSeq: since}
-		for index, e := range snap.eachOf([]uint32{uid}) {
+		for index, e := range snap.EachOf([]uint32{uid}) {
 			r.old.add(index, e)
 		}
 		if len(r.old.uids) == 0 {
@@ -104,9 +105,9 @@ func (r *replaceOperation) apply(b *db.Batch) {
 		r.srcModSeq = r.new.ModSeq
 	}
 	r.new.queueInserts(b)
-	for p := range uidBatches(r.old.spans.list) {
+	for p := range uidBatches(r.old.spans.Spans) {
 		b.Queue(p.statement(recordExpungedQuery, recordExpungedListQuery, sh.id, r.new.now))
 		b.Queue(p.statement(deleteRowsQuery, deleteRowsListQuery, sh.id))
 	}
-	sh.logChange(b, r.baseModSeq, r.srcModSeq, true, r.old.spans.text())
+	sh.logChange(b, r.baseModSeq, r.srcModSeq, true, snapshot.FormatRanges(r.old.spans.Ranges()))
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 var vanishedAfterQuery = db.SQL(`SELECT modseq, uids FROM folder_change
@@ -15,9 +16,9 @@ var vanishedAfterQuery = db.SQL(`SELECT modseq, uids FROM folder_change
 // ChangedSince returns the UIDs, of those given, whose mod-sequence is higher
 // than modseq (RFC 7162 §3.1.4.1).
 func (v *View) ChangedSince(uids []uint32, modseq uint64) (changed []uint32) {
-	for _, e := range v.snap.eachOf(uids) {
-		if e.modseq > modseq {
-			changed = append(changed, e.uid)
+	for _, e := range v.snap.EachOf(uids) {
+		if e.ModSeq > modseq {
+			changed = append(changed, e.UID)
 		}
 	}
 	return changed
@@ -26,16 +27,11 @@ func (v *View) ChangedSince(uids []uint32, modseq uint64) (changed []uint32) {
 // ChangedIn is ChangedSince for normalized ranges of UIDs; nil means all. The cost depends on the
 // number of changes, not on the number of messages.
 func (v *View) ChangedIn(known []Range, modseq uint64) (changed []uint32) {
-	for _, slot := range v.snap.slots {
-		if slot.maxModSeq <= modseq {
-			continue
+	v.snap.ChangedAfter(modseq, func(uid uint32) {
+		if known == nil || snapshot.ContainsUID(known, uid) {
+			changed = append(changed, uid)
 		}
-		slot.modseq.eachAbove(modseq, slot.len(), func(i int) {
-			if uid := slot.uid(i); known == nil || contains(known, uid) {
-				changed = append(changed, uid)
-			}
-		})
-	}
+	})
 	return changed
 }
 
@@ -71,9 +67,9 @@ func (v *View) MatchedThroughUID(seqs, uids []Range) (upTo uint32) {
 // vanished messages. If the log no longer goes back to modseq, it compares with the view: it
 // returns all of known that no longer exists.
 func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) ([]Range, error) {
-	given := []Range{{1, max(v.snap.lastUID(), v.row.UIDNext-1)}} // all UIDs that ever existed
+	given := []Range{{Lo: 1, Hi: max(v.snap.LastUID(), v.row.UIDNext-1)}} // all UIDs that ever existed
 	if known != nil {
-		given = intersect(normalize(slices.Clone(known)), given)
+		given = snapshot.IntersectRanges(snapshot.NormalizeRanges(slices.Clone(known)), given)
 	}
 	if modseq < v.row.logLayer {
 		return v.withoutPresent(given), nil
@@ -88,7 +84,7 @@ func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) 
 				return err
 			}
 			var err error
-			gone, err = parseRanges(gone, uids)
+			gone, err = snapshot.ParseRanges(gone, uids)
 			return err
 		})
 		if err != nil {
@@ -107,16 +103,16 @@ func (v *View) VanishedSince(ctx context.Context, modseq uint64, known []Range) 
 		return v.withoutPresent(given), nil
 	}
 	// Messages that the session still numbers are reported as expunged later.
-	return v.withoutPresent(intersect(given, normalize(gone))), nil
+	return v.withoutPresent(snapshot.IntersectRanges(given, snapshot.NormalizeRanges(gone))), nil
 }
 
 // withoutPresent returns ranges without the session's messages.
 func (v *View) withoutPresent(ranges []Range) []Range {
 	var there []Range
 	for _, r := range ranges {
-		for _, e := range v.snap.between(v.snap.indexRange(r)) {
-			there = appendUID(there, e.uid)
+		for _, e := range v.snap.Between(v.snap.IndexRange(r)) {
+			there = snapshot.AppendUID(there, e.UID)
 		}
 	}
-	return subtract(ranges, there)
+	return snapshot.SubtractRanges(ranges, there)
 }

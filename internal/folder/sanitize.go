@@ -7,6 +7,8 @@ import (
 	"unicode"
 
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 // SpecialUseOf returns the special use that a folder's name implies, according to the names that
@@ -80,7 +82,7 @@ func SanitizeName(levels []string) string {
 // SanitizeKeywords returns the words that are valid keywords, up to the limit of one message.
 func SanitizeKeywords(words []string) (fit []string) {
 	for _, word := range words {
-		if len(fit) < MaxKeywords && checkKeywords([]string{word}) == nil {
+		if len(fit) < MaxKeywords && snapshot.CheckKeywords([]string{word}) == nil {
 			fit = append(fit, word)
 		}
 	}

@@ -4,13 +4,11 @@ package folder
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -38,8 +36,6 @@ var (
 const (
 	// savedViewFormat is the format of the parts; parts in other formats are ignored.
 	savedViewFormat = 1
-	// savedPartBits is the number of bits of a chunk's key within its part.
-	savedPartBits = 14 - chunkBits
 	// minSavedMessages is the minimum number of messages of a stored view.
 	minSavedMessages = 5_000
 	// A stored view is renewed after this many changes or arrivals: reading them takes about as
@@ -54,15 +50,15 @@ const (
 // savedView is what a node knows about the stored view of a folder.
 type savedView struct {
 	version      uint64 // 0 if there is none
-	snap         *snapshot
+	snap         *snapshot.Snapshot
 	changeModSeq uint64
 	nextUID      uint32
 }
 
 // isStale reports whether the view should be stored again. sooner divides the usual limits.
-func (k *savedView) isStale(snap *snapshot, changed uint64, next uint32, sooner int) bool {
+func (k *savedView) isStale(snap *snapshot.Snapshot, changed uint64, next uint32, sooner int) bool {
 	if k.version == 0 || changed < k.changeModSeq || next < k.nextUID {
-		return snap.count >= minSavedMessages
+		return snap.Len() >= minSavedMessages
 	}
 	return changed-k.changeModSeq >= maxUnsavedChanges/uint64(sooner) || next-k.nextUID >= maxUnsavedArrivals/uint32(sooner)
 }
@@ -75,7 +71,7 @@ func (sh *sharedView) needsSave() bool {
 }
 
 // isSavable reports whether the view is complete; sh.mu must be held.
-func (sh *sharedView) isSavable() bool { return sh.loaded && !sh.keywords.isFull() }
+func (sh *sharedView) isSavable() bool { return sh.loaded && !sh.keywords.IsFull() }
 
 // loadSaved loads the stored view, if there is one that the log can bring up to date.
 func (sh *sharedView) loadSaved(ctx context.Context, row Folder) (found bool, err error) {
@@ -94,17 +90,17 @@ func (sh *sharedView) loadSaved(ctx context.Context, row Folder) (found bool, er
 	sh.saved = k // without a snapshot, so that all of it will be written
 	sh.mu.Unlock()
 	if format != savedViewFormat || k.changeModSeq > row.changeModSeq || k.nextUID > row.UIDNext || k.changeModSeq < row.logLayer ||
-		row.ModSeq-k.changeModSeq > logRetention-logReloadMargin || !sh.keywords.decode(words) {
+		row.ModSeq-k.changeModSeq > logRetention-logReloadMargin || !sh.keywords.Decode(words) {
 		return false, nil
 	}
-	k.snap = &snapshot{}
+	k.snap = &snapshot.Snapshot{}
 	err = d.Each(ctx, savedViewPartsQuery.With(sh.id), func(r db.Row) error {
 		var part uint64
 		var data []byte
 		if err := r.Scan(&part, &data); err != nil {
 			return err
 		}
-		return k.snap.addPart(part, data)
+		return k.snap.AddPart(part, data)
 	})
 	if err != nil {
 		return false, err
@@ -121,41 +117,6 @@ func (sh *sharedView) loadSaved(ctx context.Context, row Folder) (found bool, er
 	return true, nil
 }
 
-// addPart appends the chunks of a part, which follow the existing ones. The snapshot retains data.
-func (s *snapshot) addPart(part uint64, data []byte) error {
-	for len(data) > 0 {
-		key, n := binary.Uvarint(data)
-		last := len(s.slots) - 1
-		if n <= 0 || key>>savedPartBits != part || last >= 0 && key <= uint64(s.slots[last].key) || key > 1<<(32-chunkBits)-1 {
-			return errBadChunk
-		}
-		c, rest, err := decodeChunk(data[n:])
-		if err != nil {
-			return err
-		}
-		s.addChunk(uint32(key), c)
-		data = rest
-	}
-	return nil
-}
-
-// parts groups the slots of a snapshot by part.
-func (s *snapshot) parts() map[uint32][]slot {
-	parts := map[uint32][]slot{}
-	for i := 0; i < len(s.slots); {
-		part, from := s.slots[i].key>>savedPartBits, i
-		for i < len(s.slots) && s.slots[i].key>>savedPartBits == part {
-			i++
-		}
-		parts[part] = s.slots[from:i]
-	}
-	return parts
-}
-
-func sameChunks(a, b []slot) bool {
-	return slices.EqualFunc(a, b, func(a, b slot) bool { return a.chunk == b.chunk })
-}
-
 // save stores the view if it is stale, and reports whether it did.
 func (sh *sharedView) save(ctx context.Context, sooner int) (bool, error) {
 	sh.saveMu.Lock()
@@ -167,10 +128,10 @@ func (sh *sharedView) save(ctx context.Context, sooner int) (bool, error) {
 	if !due {
 		return false, nil
 	}
-	words := sh.keywords.encode(now.snap)
-	before := map[uint32][]slot{}
+	words := sh.keywords.Encode(now.snap)
+	var before map[uint32]snapshot.Part
 	if old.snap != nil {
-		before = old.snap.parts()
+		before = old.snap.Parts()
 	}
 	err := sh.store.DB.Write(ctx, box, &db.Mutation{
 		Guard: func(b *db.Batch) {
@@ -186,10 +147,10 @@ func (sh *sharedView) save(ctx context.Context, sooner int) (bool, error) {
 			if old.snap == nil {
 				b.Queue(deletePartsQuery.With(sh.id))
 			}
-			parts := now.snap.parts()
-			for part, slots := range parts {
-				if !sameChunks(before[part], slots) {
-					b.Queue(insertPartQuery.With(sh.id, part, encodePart(slots)))
+			parts := now.snap.Parts()
+			for part, chunks := range parts {
+				if !chunks.Same(before[part]) {
+					b.Queue(insertPartQuery.With(sh.id, part, chunks.Encode()))
 				}
 			}
 			for part := range before {
@@ -213,56 +174,4 @@ func (sh *sharedView) save(ctx context.Context, sooner int) (bool, error) {
 	defer sh.mu.Unlock()
 	sh.saved = now
 	return true, nil
-}
-
-func encodePart(slots []slot) []byte {
-	var data []byte
-	for _, s := range slots {
-		data = s.appendBinary(binary.AppendUvarint(data, uint64(s.key)))
-	}
-	return data
-}
-
-// encode returns the keyword sets that a snapshot uses, in the order of their numbers.
-func (t *keywordTable) encode(snap *snapshot) string {
-	used := map[uint32]bool{}
-	for _, s := range snap.slots {
-		if s.keywords.width == 0 && s.keywords.step == 0 {
-			used[uint32(s.keywords.base)] = true
-			continue
-		}
-		for i := range s.len() {
-			used[uint32(s.keywords.at(i))] = true
-		}
-	}
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	lines := make([]string, 0, len(used))
-	for id, text := range t.texts {
-		if !used[uint32(id)] {
-			text = ""
-		}
-		lines = append(lines, text)
-	}
-	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
-}
-
-// decode restores the keyword sets with the numbers that encode used, and reports whether it could:
-// a table in use has its own numbers.
-func (t *keywordTable) decode(lines string) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if len(t.sets) > 1 || len(lines) > maxKeywordTableBytes+maxNewKeywordBytes {
-		return false
-	}
-	for i, text := range strings.Split(lines, "\n") {
-		switch {
-		case i == 0: // the empty set
-		case text == "": // a set that is no longer used
-			t.sets, t.texts = append(t.sets, nil), append(t.texts, "")
-		default:
-			t.idLocked(text)
-		}
-	}
-	return true
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 // SearchTest is what a Criterion tests.
@@ -80,7 +82,7 @@ type compiledCriterion struct {
 
 // candidate is a message with the data read so far.
 type candidate struct {
-	entry
+	snapshot.Entry
 	recent  bool
 	row     *MessageRow  // nil until the row is read
 	content *textScanner // nil until the bytes are read
@@ -111,7 +113,7 @@ func (v *View) Search(ctx context.Context, c Criterion, acquire func(context.Con
 	var hits, open []uint32
 	if known {
 		var m candidate
-		for _, e := range v.snap.eachOf(few) {
+		for _, e := range v.snap.EachOf(few) {
 			v.classify(&ready, &m, e, &hits, &open)
 		}
 	} else if err := v.scanSnapshot(ctx, &ready, &hits, &open); err != nil {
@@ -139,8 +141,8 @@ func (v *View) Search(ctx context.Context, c Criterion, acquire func(context.Con
 		want |= FetchContent // only the bytes can decide, so each will be read
 	}
 	err = v.Fetch(ctx, open, want, func(r *MessageRow) error {
-		e, _ := v.snap.find(r.UID)
-		m := candidate{entry: e, recent: r.Flags&Recent != 0, row: r, prefilter: index, position: index.position(r.Message)}
+		e, _ := v.snap.Find(r.UID)
+		m := candidate{Entry: e, recent: r.Flags&Recent != 0, row: r, prefilter: index, position: index.position(r.Message)}
 		found := ready.match(&m)
 		if found == matchUnknown {
 			var why, err error
@@ -179,39 +181,39 @@ func (v *View) logUnreadable(n int, r *MessageRow, why error) {
 
 // classify appends a message to hits if the criterion holds, or to open if the view does not
 // decide. m is scratch space.
-func (v *View) classify(c *compiledCriterion, m *candidate, e entry, hits, open *[]uint32) {
-	m.entry, m.recent = e, v.isRecent(e.uid)
+func (v *View) classify(c *compiledCriterion, m *candidate, e snapshot.Entry, hits, open *[]uint32) {
+	m.Entry, m.recent = e, v.isRecent(e.UID)
 	switch c.match(m) {
 	case matchYes:
-		*hits = append(*hits, e.uid)
+		*hits = append(*hits, e.UID)
 	case matchUnknown:
-		*open = append(*open, e.uid)
+		*open = append(*open, e.UID)
 	}
 }
 
 // scanSnapshot classifies all messages, unless ctx ends.
 func (v *View) scanSnapshot(ctx context.Context, c *compiledCriterion, hits, open *[]uint32) error {
 	var m candidate
-	for _, slot := range v.snap.slots {
+	for _, slot := range v.snap.Slots() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		switch c.matchChunk(slot) {
 		case matchYes:
-			for i := range slot.len() {
-				*hits = append(*hits, slot.uid(i))
+			for i := range slot.Len() {
+				*hits = append(*hits, slot.UID(i))
 			}
 		case matchUnknown:
 			if c.Test == HasFlags && c.Flags&Recent == 0 { // the most common search: nothing else need be unpacked
-				for i := range slot.len() {
-					if has := Flags(slot.flags.at(i))&c.Flags == c.Flags; has != c.Not {
-						*hits = append(*hits, slot.uid(i))
+				for i := range slot.Len() {
+					if has := slot.Flags(i)&c.Flags == c.Flags; has != c.Not {
+						*hits = append(*hits, slot.UID(i))
 					}
 				}
 				continue
 			}
-			for i := range slot.len() {
-				v.classify(c, &m, slot.entry(i), hits, open)
+			for i := range slot.Len() {
+				v.classify(c, &m, slot.Entry(i), hits, open)
 			}
 		}
 	}
@@ -225,7 +227,7 @@ func (v *View) compile(c *Criterion) compiledCriterion {
 	}
 	switch c.Test {
 	case HasKeyword:
-		ready.keywordSets, ready.hasOverflow = v.shared.keywords.setsWith(c.Text), v.shared.keywords.isFull()
+		ready.keywordSets, ready.hasOverflow = v.shared.keywords.SetsWith(c.Text), v.shared.keywords.IsFull()
 	case HasHeader, InEnvelope, InBody, InText:
 		ready.needle = newNeedle(c.Text)
 		if c.Header != "" && c.Text != "" {
@@ -296,28 +298,28 @@ func (c *compiledCriterion) matchTest(m *candidate) matchResult {
 		}
 		return any
 	case HasUID:
-		_, found := slices.BinarySearch(c.UIDs, m.uid)
+		_, found := slices.BinarySearch(c.UIDs, m.UID)
 		return matchOf(found)
 	case HasFlags:
-		flags := m.flags
+		flags := m.Flags
 		if m.recent {
 			flags |= Recent
 		}
 		return matchOf(flags&c.Flags == c.Flags)
 	case HasKeyword:
 		switch {
-		case m.keywords != overflowKeywords:
-			return matchOf(c.keywordSets[m.keywords])
+		case m.Keywords != snapshot.OverflowKeywords:
+			return matchOf(c.keywordSets[m.Keywords])
 		case m.row == nil:
 			return matchUnknown
 		}
 		return matchOf(slices.ContainsFunc(m.row.Keywords, func(w string) bool { return strings.EqualFold(w, c.Text) }))
 	case Larger:
-		return matchOf(uint64(m.size) > c.Num)
+		return matchOf(uint64(m.Size) > c.Num)
 	case Smaller:
-		return matchOf(uint64(m.size) < c.Num)
+		return matchOf(uint64(m.Size) < c.Num)
 	case ModSeqAtLeast:
-		return matchOf(m.modseq >= c.Num)
+		return matchOf(m.ModSeq >= c.Num)
 	}
 	if m.prefilter.lacks(c.termIndex, m.position) {
 		return matchNo

@@ -38,7 +38,7 @@ func TestSearch(t *testing.T) {
 		v := h.view(Inbox)
 		_, _, err := v.UpdateFlags(h.ctx(), numbers(2, 3), FlagUpdate{Op: AddFlags, Flags: Seen, Keywords: []string{"Work"}})
 		h.must(err)
-		since := v.snap.at(1).modseq
+		since := v.snap.At(1).ModSeq
 		not := func(c Criterion) Criterion { c.Not = !c.Not; return c }
 		text := func(test SearchTest, s string) Criterion { return Criterion{Test: test, Text: s} }
 		header := func(name, s string) Criterion { return Criterion{Test: HasHeader, Header: name, Text: s} }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -35,8 +36,8 @@ type sharedView struct {
 	mu       sync.Mutex // guards the fields below
 	row      Folder     // as last read
 	loaded   bool
-	keywords *keywordTable
-	snap     *snapshot
+	keywords *snapshot.KeywordTable
+	snap     *snapshot.Snapshot
 	nextUID  uint32 // messages with lower UIDs are in snap, or gone
 	// changeModSeq is the mod-sequence up to which changes are in snap. The database applies a
 	// change only if no other one came after it.
@@ -60,7 +61,7 @@ func (s *Store) acquireView(id db.ID) *sharedView {
 		// The view subscribes before its sessions do, so it is signaled first: a session that is
 		// woken finds the view's signal.
 		sh = &sharedView{
-			store: s, id: id, keywords: newKeywordTable(), snap: &snapshot{}, nextUID: 1, stale: true,
+			store: s, id: id, keywords: snapshot.NewKeywordTable(), snap: &snapshot.Snapshot{}, nextUID: 1, stale: true,
 			sub: s.Hub.Subscribe(notify.Key{Kind: notify.Folder, ID: int64(id)}),
 		}
 		s.open[id] = sh
@@ -144,11 +145,7 @@ func (s *Store) recentFrom(id db.ID) uint32 {
 func (sh *sharedView) memoryBytes() int {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	sum := 2_000 + sh.keywords.memoryBytes()
-	for _, slot := range sh.snap.slots {
-		sum += slot.memoryBytes()
-	}
-	return sum
+	return 2_000 + sh.keywords.MemoryBytes() + sh.snap.MemoryBytes()
 }
 
 // saveViews stores the views of large folders that have changed much, and evicts views that were
@@ -173,7 +170,7 @@ func (s *Store) saveViews(ctx context.Context, sooner int) error {
 }
 
 // current returns the snapshot and the mod-sequence from which a command starts.
-func (sh *sharedView) current() (snap *snapshot, changed uint64) {
+func (sh *sharedView) current() (snap *snapshot.Snapshot, changed uint64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	return sh.snap, sh.changeModSeq
@@ -182,7 +179,7 @@ func (sh *sharedView) current() (snap *snapshot, changed uint64) {
 // publish adds a change that this node has committed with mod-sequence modseq, if the view's last
 // change is changed. It returns the snapshots before and after it. Messages may have arrived before
 // the change.
-func (sh *sharedView) publish(changed, modseq uint64, put []entry, drop []uint32) (before, now *snapshot) {
+func (sh *sharedView) publish(changed, modseq uint64, put []snapshot.Entry, drop []uint32) (before, now *snapshot.Snapshot) {
 	// A refresh in progress may have read before the commit. It must finish before the change is
 	// added.
 	sh.refreshMu.Lock()
@@ -191,7 +188,7 @@ func (sh *sharedView) publish(changed, modseq uint64, put []entry, drop []uint32
 	defer sh.mu.Unlock()
 	before = sh.snap
 	if sh.changeModSeq == changed {
-		sh.snap = sh.snap.apply(put, drop)
+		sh.snap = sh.snap.Apply(put, drop)
 		sh.changeModSeq = modseq
 	}
 	// Otherwise a refresh has already read the change from the log.

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 var (
@@ -17,13 +18,13 @@ var (
 
 // cold opens INBOX on a newly started node. It reports whether the view was loaded from storage,
 // and returns its messages.
-func (h *fixture) cold() (fromStored bool, all []entry) {
+func (h *fixture) cold() (fromStored bool, all []snapshot.Entry) {
 	h.Helper()
 	s := h.newStore(h.db, nil, Options{})
 	v, err := s.Open(h.ctx(), h.box, Inbox, true)
 	h.must(err)
 	defer v.Close()
-	for _, e := range v.snap.between(0, v.snap.count) {
+	for _, e := range v.snap.Between(0, v.snap.Len()) {
 		all = append(all, e)
 	}
 	return v.shared.saved.snap != nil, all
@@ -57,15 +58,15 @@ func TestStoredView(t *testing.T) {
 		check := func(what string, stored bool) {
 			h.Helper()
 			got, all := h.cold()
-			var want []entry
-			for _, e := range v.snap.between(0, v.snap.count) {
+			var want []snapshot.Entry
+			for _, e := range v.snap.Between(0, v.snap.Len()) {
 				want = append(want, e)
 			}
 			if got != stored {
 				t.Errorf("%s: began with the stored view: %v", what, got)
 			}
-			same := slices.EqualFunc(all, want, func(a, b entry) bool {
-				return a.uid == b.uid && a.flags == b.flags && a.size == b.size && a.modseq == b.modseq
+			same := slices.EqualFunc(all, want, func(a, b snapshot.Entry) bool {
+				return a.UID == b.UID && a.Flags == b.Flags && a.Size == b.Size && a.ModSeq == b.ModSeq
 			})
 			if !same {
 				t.Errorf("%s: %d messages instead of %d, or other ones", what, len(all), len(want))
@@ -127,101 +128,4 @@ func TestStoredView(t *testing.T) {
 			t.Errorf("%d views and %d parts are left of a deleted folder", views, parts)
 		}
 	})
-}
-
-func FuzzReadChunk(f *testing.F) {
-	var list []entry
-	for i := range uint32(40) {
-		list = append(list, entry{uid: 3*i + 1, size: i * 1000, flags: Flags(i % 32), modseq: uint64(i) * uint64(i), keywords: i / 30})
-	}
-	f.Add(newChunk(list).appendBinary(nil))
-	f.Add(newChunk(list[:1]).appendBinary(nil))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		c, _, err := decodeChunk(data)
-		if err != nil {
-			return
-		}
-		s := slot{0, 0, c}
-		for i := range c.len() {
-			if at, found := c.searchUID(0, s.uid(i)); !found || at != i {
-				t.Fatalf("%d is at %d, %v", i, at, found)
-			}
-		}
-	})
-}
-
-func TestChunk(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 3))
-	for range 300 {
-		var list []entry
-		for low := range uint32(chunkMask + 1) {
-			if r.IntN(3) > 0 || r.IntN(50) == 0 && len(list) == 0 {
-				list = append(list, entry{
-					uid: 7<<chunkBits | low, size: r.Uint32() >> r.IntN(33), flags: Flags(r.IntN(int(AllFlags)+1) >> r.IntN(6)),
-					modseq: r.Uint64() >> (1 + r.IntN(63)), keywords: r.Uint32() >> (16 + r.IntN(17)),
-				})
-			}
-			if r.IntN(300) == 0 {
-				break
-			}
-		}
-		if len(list) == 0 {
-			continue
-		}
-		c, rest, err := decodeChunk(append(newChunk(list).appendBinary(nil), 9))
-		if err != nil || len(rest) != 1 {
-			t.Fatal(err, rest)
-		}
-		s := slot{7, 0, c}
-		for i := range list {
-			if s.entry(i) != list[i] {
-				t.Fatalf("%d: %+v instead of %+v", i, s.entry(i), list[i])
-			}
-			if at, found := c.searchUID(min(i, 5), list[i].uid&chunkMask); !found || at != i {
-				t.Fatalf("%d is found at %d, %v", i, at, found)
-			}
-		}
-		replaced(t, r, s, list)
-	}
-}
-
-// replaced changes some messages of a chunk repeatedly.
-func replaced(t *testing.T, r *rand.Rand, s slot, list []entry) {
-	t.Helper()
-	for range 5 {
-		want := slices.Clone(list)
-		var put []entry
-		for i := range want {
-			if e := &want[i]; r.IntN(10) == 0 {
-				e.flags = Flags(r.IntN(int(AllFlags) + 1))
-				e.modseq += r.Uint64() >> (1 + r.IntN(63)) / 2
-				if r.IntN(2) == 0 {
-					e.keywords = r.Uint32() >> r.IntN(33)
-				}
-				put = append(put, *e)
-			}
-		}
-		c := s.withReplaced(put)
-		packed := newChunk(want)
-		if c.maxModSeq < packed.maxModSeq || c.anyFlags != packed.anyFlags || c.allFlags != packed.allFlags || c.len() != packed.len() {
-			t.Fatalf("newest %d, some %b, every %b, %d messages instead of %d, %b, %b, %d",
-				c.maxModSeq, c.anyFlags, c.allFlags, c.len(), packed.maxModSeq, packed.anyFlags, packed.allFlags, packed.len())
-		}
-		now := slot{s.key, 0, c}
-		for i := range want {
-			if now.entry(i) != want[i] || s.entry(i) != list[i] {
-				t.Fatalf("%d: %+v instead of %+v, and %+v that was %+v", i, now.entry(i), want[i], s.entry(i), list[i])
-			}
-		}
-		s, list = now, want
-	}
-	if len(list) <= chunkMask {
-		missing := list[0].uid
-		for i := 0; i < len(list) && list[i].uid == missing; i++ {
-			missing++
-		}
-		if missing>>chunkBits == s.key && s.withReplaced([]entry{list[0], {uid: missing}}) != nil {
-			t.Fatal("a message that is not there was replaced")
-		}
-	}
 }

@@ -83,7 +83,7 @@ var (
 				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
 		FROM message m WHERE account = $5 AND thread_id = $6 AND thread_id <> '' AND mailbox + 0 = $1 AND {page}`)
 	storedMessageQuery = db.SQL(`SELECT id, outbound, thread_id, check_results, size FROM message WHERE id = $1 AND mailbox = $2`)
-	locationsQuery     = db.SQL(`SELECT f.message, d.name, f.uid, f.flags, f.keywords, f.internal_date
+	locationsQuery     = db.SQL(`SELECT f.message, d.name, f.UID, f.flags, f.keywords, f.internal_date
 		FROM folder_message f JOIN folder d ON d.id = f.folder
 		WHERE f.message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 	messagePartsQuery = db.SQL(`SELECT blob, structure, private FROM message WHERE id = $1`)

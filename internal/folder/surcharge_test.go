@@ -80,7 +80,7 @@ func TestSmallMessagesAreCharged(t *testing.T) {
 			h.checkCounts()
 		}
 		trash := h.view("Trash")
-		_, _, err = trash.UpdateFlags(h.ctx(), trash.snap.uids(), FlagUpdate{Op: AddFlags, Flags: Deleted})
+		_, _, err = trash.UpdateFlags(h.ctx(), trash.snap.UIDs(), FlagUpdate{Op: AddFlags, Flags: Deleted})
 		h.must(err)
 		_, err = trash.Expunge(h.ctx(), nil)
 		h.must(err)

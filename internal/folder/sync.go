@@ -5,6 +5,8 @@ package folder
 import (
 	"context"
 	"slices"
+
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 // Changes are the changes to report to a client, in this order.
@@ -35,41 +37,41 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 	sh.mu.Lock()
 	now := sh.snap
 	v.row = sh.visibleRow()
-	if now.lastUID() > before.lastUID() {
-		v.addRecent(max(sh.recentFrom, before.lastUID()+1), now.lastUID()+1)
+	if now.LastUID() > before.LastUID() {
+		v.addRecent(max(sh.recentFrom, before.LastUID()+1), now.LastUID()+1)
 	}
 	sh.mu.Unlock()
 	c := Changes{ExpungePending: v.missedExpunge && !expunge}
 	v.missedExpunge = false
 	if now != before {
-		d := diff(before, now)
-		if c.HasNewMessages = d.added > 0; !expunge {
+		d := snapshot.Compare(before, now)
+		if c.HasNewMessages = d.Added > 0; !expunge {
 			// Removed messages stay in the session's numbering.
-			now = now.apply(d.removed, nil)
-			if len(d.removed) > 0 { // a client that knows a later mod-sequence would never ask for these
+			now = now.Apply(d.Removed, nil)
+			if len(d.Removed) > 0 { // a client that knows a later mod-sequence would never ask for these
 				v.row.ModSeq, c.ExpungePending = told, true
 			}
-		} else if len(d.removed) > 0 {
-			c.Expunged, c.Vanished = expungedNumbers(before, d.removed)
+		} else if len(d.Removed) > 0 {
+			c.Expunged, c.Vanished = expungedNumbers(before, d.Removed)
 		}
 		v.snap = now
-		c.Flags = make([]FlagChange, 0, len(d.changed))
-		for _, e := range d.changed {
-			index, _ := now.index(e.uid)
+		c.Flags = make([]FlagChange, 0, len(d.Changed))
+		for _, e := range d.Changed {
+			index, _ := now.Index(e.UID)
 			c.Flags = append(c.Flags, v.flagChange(index, e))
 		}
 	}
-	c.Exists, c.Recent = uint32(v.snap.count), v.Recent()
+	c.Exists, c.Recent = uint32(v.snap.Len()), v.Recent()
 	return c, nil
 }
 
 // expungedNumbers returns the sequence numbers of removed messages, in descending order, so that
 // none changes because of those before it, and the UIDs.
-func expungedNumbers(before *snapshot, entries []entry) (seqs, uids []uint32) {
+func expungedNumbers(before *snapshot.Snapshot, entries []snapshot.Entry) (seqs, uids []uint32) {
 	for _, e := range entries {
-		index, _ := before.index(e.uid)
+		index, _ := before.Index(e.UID)
 		seqs = append(seqs, uint32(index+1))
-		uids = append(uids, e.uid)
+		uids = append(uids, e.UID)
 	}
 	slices.Reverse(seqs)
 	return seqs, uids

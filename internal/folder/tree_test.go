@@ -258,7 +258,7 @@ func TestLogIsPruned(t *testing.T) {
 		w, err := other.Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer w.Close()
-		w.shared.changeModSeq, w.shared.snap = 1, w.shared.snap.apply(nil, numbers(1))
+		w.shared.changeModSeq, w.shared.snap = 1, w.shared.snap.Apply(nil, numbers(1))
 		_, _, err = v.UpdateFlags(h.ctx(), numbers(2), FlagUpdate{Op: AddFlags, Flags: Flagged})
 		h.must(err)
 		h.sync(w, true)

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -50,7 +51,7 @@ func (c *FlagUpdate) changesKeywords() bool { return c.Op == ReplaceFlags || len
 
 // keywordChange caches the result of the operation for each keyword set.
 type keywordChange struct {
-	table    *keywordTable
+	table    *snapshot.KeywordTable
 	op       FlagOp
 	keywords []string
 	results  map[uint32]uint32
@@ -60,30 +61,40 @@ func (w *keywordChange) apply(id uint32) (uint32, error) {
 	if to, ok := w.results[id]; ok {
 		return to, nil
 	}
-	to, err := w.table.change(id, w.op, w.keywords)
+	to, err := w.change(id)
 	if err == nil {
 		w.results[id] = to
 	}
 	return to, err
 }
 
+func (w *keywordChange) change(id uint32) (uint32, error) {
+	switch w.op {
+	case AddFlags:
+		return w.table.Add(id, w.keywords)
+	case RemoveFlags:
+		return w.table.Remove(id, w.keywords)
+	}
+	return w.table.Add(0, w.keywords)
+}
+
 // flagPlan is the change to make, computed from a snapshot.
 type flagPlan struct {
 	keep, add Flags
 	groups    []keywordGroup
-	touched   spanBuilder // for the log
-	requested []entry     // requested messages in their new state; modseq is 0 if they change
-	changed   []entry     // messages that change
-	unseen    int64       // decrease of unseen messages
+	touched   snapshot.SpanBuilder // for the log
+	requested []snapshot.Entry     // requested messages in their new state; modseq is 0 if they change
+	changed   []snapshot.Entry     // messages that change
+	unseen    int64                // decrease of unseen messages
 	failed    []uint32
 }
 
 // commit sets the mod-sequence of the change.
 func (p *flagPlan) commit(modseq uint64) {
-	for _, list := range [][]entry{p.requested, p.changed} {
+	for _, list := range [][]snapshot.Entry{p.requested, p.changed} {
 		for i := range list {
-			if list[i].modseq == 0 {
-				list[i].modseq = modseq
+			if list[i].ModSeq == 0 {
+				list[i].ModSeq = modseq
 			}
 		}
 	}
@@ -92,7 +103,7 @@ func (p *flagPlan) commit(modseq uint64) {
 // keywordGroup is messages that get the same keywords.
 type keywordGroup struct {
 	keywords uint32
-	spans    spanBuilder
+	spans    snapshot.SpanBuilder
 }
 
 // UpdateFlags changes the flags of messages, in batches. With an error, changed and failed cover
@@ -100,7 +111,7 @@ type keywordGroup struct {
 // those that already had them. Sync does not report them again. failed are the UIDs that
 // UnchangedSince excluded. It returns a fault.Invalid for bad keywords.
 func (v *View) UpdateFlags(ctx context.Context, uids []uint32, change FlagUpdate) (changed []FlagChange, failed []uint32, err error) {
-	if err := checkKeywords(change.Keywords); err != nil {
+	if err := snapshot.CheckKeywords(change.Keywords); err != nil {
 		return nil, nil, err
 	}
 	words := &keywordChange{v.shared.keywords, change.Op, change.Keywords, map[uint32]uint32{}}
@@ -121,7 +132,7 @@ func (v *View) UpdateFlags(ctx context.Context, uids []uint32, change FlagUpdate
 func (v *View) updateFlagsBatch(ctx context.Context, uids []uint32, change *FlagUpdate, words *keywordChange, log int) ([]FlagChange, []uint32, error) {
 	sh := v.shared
 	var plan *flagPlan
-	var before, now *snapshot // of the shared view, around the change
+	var before, now *snapshot.Snapshot // of the shared view, around the change
 	err := sh.retryStale(ctx, func() error {
 		base, since := sh.current()
 		var err error
@@ -149,20 +160,20 @@ func (v *View) updateFlagsBatch(ctx context.Context, uids []uint32, change *Flag
 }
 
 // planFlags computes the change.
-func planFlags(base *snapshot, uids []uint32, change *FlagUpdate, words *keywordChange) (*flagPlan, error) {
+func planFlags(base *snapshot.Snapshot, uids []uint32, change *FlagUpdate, words *keywordChange) (*flagPlan, error) {
 	p := &flagPlan{}
 	p.keep, p.add = change.masks()
 	withWords := change.changesKeywords()
-	for index, e := range base.eachOf(uids) {
-		if change.HasUnchangedSince && e.modseq > change.UnchangedSince {
-			p.failed = append(p.failed, e.uid)
+	for index, e := range base.EachOf(uids) {
+		if change.HasUnchangedSince && e.ModSeq > change.UnchangedSince {
+			p.failed = append(p.failed, e.UID)
 			continue
 		}
 		to := e
-		to.flags = e.flags&p.keep | p.add
+		to.Flags = e.Flags&p.keep | p.add
 		if withWords {
 			var err error
-			if to.keywords, err = words.apply(e.keywords); err != nil {
+			if to.Keywords, err = words.apply(e.Keywords); err != nil {
 				return nil, err
 			}
 		}
@@ -170,16 +181,16 @@ func planFlags(base *snapshot, uids []uint32, change *FlagUpdate, words *keyword
 			p.requested = append(p.requested, to)
 			continue
 		}
-		to.modseq = 0
+		to.ModSeq = 0
 		p.requested, p.changed = append(p.requested, to), append(p.changed, to)
-		p.touched.add(index, e.uid)
-		p.unseen += int64(e.flags&Seen^Seen) - int64(to.flags&Seen^Seen)
+		p.touched.Add(index, e.UID)
+		p.unseen += int64(e.Flags&Seen^Seen) - int64(to.Flags&Seen^Seen)
 		// A group ends where the keywords differ, so that its spans contain no message with other
 		// keywords.
-		if last := len(p.groups) - 1; last < 0 || p.groups[last].keywords != to.keywords && withWords {
-			p.groups = append(p.groups, keywordGroup{keywords: to.keywords})
+		if last := len(p.groups) - 1; last < 0 || p.groups[last].keywords != to.Keywords && withWords {
+			p.groups = append(p.groups, keywordGroup{keywords: to.Keywords})
 		}
-		p.groups[len(p.groups)-1].spans.add(index, e.uid)
+		p.groups[len(p.groups)-1].spans.Add(index, e.UID)
 	}
 	return p, nil
 }
@@ -188,7 +199,7 @@ func planFlags(base *snapshot, uids []uint32, change *FlagUpdate, words *keyword
 func (v *View) commitFlags(ctx context.Context, p *flagPlan, since uint64, withWords bool, most int) (was, modseq uint64, err error) {
 	sh := v.shared
 	// Readers of the log read the messages too, so an additional message does no harm.
-	log := formatRanges(coarsen(p.touched.ranges(), most))
+	log := snapshot.FormatRanges(snapshot.CoarsenRanges(p.touched.Ranges(), most))
 	err = v.store.DB.Write(ctx, v.row.Mailbox, &db.Mutation{
 		Guard: func(b *db.Batch) {
 			b.Queue(mailbox.LockUsage(v.row.Mailbox))
@@ -196,10 +207,10 @@ func (v *View) commitFlags(ctx context.Context, p *flagPlan, since uint64, withW
 		},
 		Apply: func(b *db.Batch) {
 			for _, g := range p.groups {
-				for piece := range uidBatches(g.spans.list) {
+				for piece := range uidBatches(g.spans.Spans) {
 					args := []any{sh.id, int64(p.keep), int64(p.add), int64(modseq)}
 					if withWords {
-						args = append(args, sh.keywords.text(g.keywords))
+						args = append(args, sh.keywords.Text(g.keywords))
 						b.Queue(piece.statement(setKeywordsQuery, setKeywordsListQuery, args...))
 					} else {
 						b.Queue(piece.statement(setFlagsQuery, setFlagsListQuery, args...))
@@ -212,45 +223,37 @@ func (v *View) commitFlags(ctx context.Context, p *flagPlan, since uint64, withW
 	return was, modseq, err
 }
 
-// statement returns the query for spans or for lists with the batch's UIDs and args as arguments.
-func (p uidBatch) statement(span, list *db.Query, args ...any) db.Statement {
-	if p.list != nil {
-		return list.With(append(p.list[:uidListSize:uidListSize], args...)...)
-	}
-	return span.With(append([]any{int64(p.Lo), int64(p.Hi)}, args...)...)
-}
-
 // adoptFlags updates the session's messages to their new state, and returns the changes to report.
 // Sync does not report them again: if others expunge the messages meanwhile, they stay in the
 // session's numbering with the flags that its client knows.
-func (v *View) adoptFlags(before, now *snapshot, uids []uint32, p *flagPlan, words *keywordChange) []FlagChange {
+func (v *View) adoptFlags(before, now *snapshot.Snapshot, uids []uint32, p *flagPlan, words *keywordChange) []FlagChange {
 	inStep := v.snap == before
 	if inStep {
 		v.snap = now
 	}
-	var known []entry
+	var known []snapshot.Entry
 	changed := make([]FlagChange, 0, len(p.requested))
 	asked := p.requested
-	for index, e := range v.snap.eachOf(uids) {
-		for len(asked) > 0 && asked[0].uid < e.uid {
+	for index, e := range v.snap.EachOf(uids) {
+		for len(asked) > 0 && asked[0].UID < e.UID {
 			asked = asked[1:]
 		}
 		if len(asked) == 0 {
 			break
 		}
-		if asked[0].uid != e.uid {
+		if asked[0].UID != e.UID {
 			continue
 		}
 		c := v.flagChange(index, asked[0])
 		if !inStep {
-			to, err := words.apply(e.keywords)
-			c.ChangedByOthers = err != nil || to != asked[0].keywords || to == overflowKeywords || e.flags&p.keep|p.add != asked[0].flags
+			to, err := words.apply(e.Keywords)
+			c.ChangedByOthers = err != nil || to != asked[0].Keywords || to == snapshot.OverflowKeywords || e.Flags&p.keep|p.add != asked[0].Flags
 			known = append(known, asked[0])
 		}
 		changed = append(changed, c)
 	}
 	if !inStep {
-		v.snap = v.snap.apply(known, nil)
+		v.snap = v.snap.Apply(known, nil)
 	}
 	return changed
 }

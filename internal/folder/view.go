@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -19,9 +20,9 @@ type View struct {
 	sub           *notify.Subscription
 	readOnly      bool
 	row           Folder
-	snap          *snapshot // what the client knows; may include messages that are gone
-	recent        []Range   // which of them are recent to this session; normalized
-	missedExpunge bool      // whether Fetch has missed expunged messages since the last Sync
+	snap          *snapshot.Snapshot // what the client knows; may include messages that are gone
+	recent        []Range            // which of them are recent to this session; normalized
+	missedExpunge bool               // whether Fetch has missed expunged messages since the last Sync
 }
 
 // Open opens a folder for a session. readOnly is for EXAMINE: messages stay recent for others. It
@@ -70,40 +71,33 @@ func (v *View) Close() {
 func (v *View) Folder() Folder { return v.row }
 
 // Len returns the number of messages that the session knows: the highest sequence number.
-func (v *View) Len() int { return v.snap.count }
+func (v *View) Len() int { return v.snap.Len() }
 
 // FirstUnseen returns the sequence number of the first unseen message, or 0.
 func (v *View) FirstUnseen() uint32 {
-	for _, slot := range v.snap.slots {
-		if slot.allFlags&Seen != 0 {
-			continue
-		}
-		for i := range slot.len() {
-			if Flags(slot.flags.at(i))&Seen == 0 {
-				return uint32(slot.firstIndex + i + 1)
-			}
-		}
+	if i, found := v.snap.FirstWithout(Seen); found {
+		return uint32(i + 1)
 	}
 	return 0
 }
 
 // Keywords returns all keywords in the folder, sorted.
-func (v *View) Keywords() []string { return v.shared.keywords.all() }
+func (v *View) Keywords() []string { return v.shared.keywords.All() }
 
 // KeywordCount returns the number of keywords in the folder. It never decreases.
-func (v *View) KeywordCount() int { return v.shared.keywords.count() }
+func (v *View) KeywordCount() int { return v.shared.keywords.Count() }
 
 // UID returns the UID of a sequence number, or 0 if there is no such message.
 func (v *View) UID(seq uint32) uint32 {
-	if seq == 0 || int64(seq) > int64(v.snap.count) {
+	if seq == 0 || int64(seq) > int64(v.snap.Len()) {
 		return 0
 	}
-	return v.snap.at(int(seq) - 1).uid
+	return v.snap.At(int(seq) - 1).UID
 }
 
 // Seq returns the sequence number of a UID, or 0 if there is no such message.
 func (v *View) Seq(uid uint32) uint32 {
-	if i, found := v.snap.index(uid); found {
+	if i, found := v.snap.Index(uid); found {
 		return uint32(i + 1)
 	}
 	return 0
@@ -112,18 +106,18 @@ func (v *View) Seq(uid uint32) uint32 {
 // Star in a Range represents the last message: "*".
 const Star = 0
 
-// Range is Lo to Hi, both included, in either order.
-type Range struct{ Lo, Hi uint32 }
+// Range is a range of UIDs or sequence numbers.
+type Range = snapshot.Range
 
 // Resolve returns the ascending UIDs of the messages in a set of sequence numbers or UIDs, without
 // duplicates. It ignores messages that don't exist.
 func (v *View) Resolve(set []Range, byUID bool) []uint32 {
-	if v.snap.count == 0 {
+	if v.snap.Len() == 0 {
 		return nil
 	}
-	last := uint32(v.snap.count)
+	last := uint32(v.snap.Len())
 	if byUID {
-		last = v.snap.lastUID()
+		last = v.snap.LastUID()
 	}
 	ranges := slices.Clone(set)
 	for i := range ranges {
@@ -135,10 +129,10 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 		}
 	}
 	var uids []uint32
-	for _, r := range normalize(ranges) {
+	for _, r := range snapshot.NormalizeRanges(ranges) {
 		lo, hi := int(r.Lo)-1, int(min(r.Hi, last))
 		if byUID {
-			lo, hi = v.snap.indexRange(r)
+			lo, hi = v.snap.IndexRange(r)
 		}
 		if lo >= hi {
 			continue
@@ -146,18 +140,18 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 		if uids == nil {
 			uids = make([]uint32, 0, hi-lo)
 		}
-		for _, e := range v.snap.between(lo, hi) {
-			uids = append(uids, e.uid)
+		for _, e := range v.snap.Between(lo, hi) {
+			uids = append(uids, e.UID)
 		}
 	}
 	return uids
 }
 
 // flagChange returns the flags of the message with this index.
-func (v *View) flagChange(index int, e entry) FlagChange {
-	c := FlagChange{Seq: uint32(index + 1), UID: e.uid, Flags: e.flags, Keywords: v.shared.keywords.keywords(e.keywords), ModSeq: e.modseq}
-	c.keywordsMissing = e.keywords == overflowKeywords
-	if v.isRecent(e.uid) {
+func (v *View) flagChange(index int, e snapshot.Entry) FlagChange {
+	c := FlagChange{Seq: uint32(index + 1), UID: e.UID, Flags: e.Flags, Keywords: v.shared.keywords.Set(e.Keywords), ModSeq: e.ModSeq}
+	c.keywordsMissing = e.Keywords == snapshot.OverflowKeywords
+	if v.isRecent(e.UID) {
 		c.Flags |= Recent
 	}
 	return c

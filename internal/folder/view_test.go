@@ -12,6 +12,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
 )
 
@@ -178,10 +179,10 @@ func TestNothingTooEarly(t *testing.T) {
 			default:
 			}
 			h.sync(here, true)
-			for _, e := range here.snap.between(0, here.snap.count) {
-				if e.modseq > here.row.ModSeq {
+			for _, e := range here.snap.Between(0, here.snap.Len()) {
+				if e.ModSeq > here.row.ModSeq {
 					early++
-					t.Errorf("UID %d is known at mod-sequence %d, and the folder up to %d", e.uid, e.modseq, here.row.ModSeq)
+					t.Errorf("UID %d is known at mod-sequence %d, and the folder up to %d", e.UID, e.ModSeq, here.row.ModSeq)
 				}
 			}
 		}
@@ -293,7 +294,7 @@ func TestUnchangedSince(t *testing.T) {
 		v := h.view(Inbox)
 		first, _, err := v.UpdateFlags(h.ctx(), numbers(2), FlagUpdate{Op: AddFlags, Flags: Seen})
 		h.must(err)
-		since := v.snap.at(0).modseq
+		since := v.snap.At(0).ModSeq
 		changed, failed, err := v.UpdateFlags(h.ctx(), numbers(1, 2, 3),
 			FlagUpdate{Op: AddFlags, Flags: Flagged, HasUnchangedSince: true, UnchangedSince: since})
 		h.must(err)
@@ -394,15 +395,15 @@ func TestResolve(t *testing.T) {
 			byUID bool
 			want  string
 		}{
-			{[]Range{{1, Star}}, false, "[1 4 5 6 7 8 9]"},
-			{[]Range{{3, 2}, {2, 2}}, false, "[4 5]"},
-			{[]Range{{6, 20}}, false, "[8 9]"},
-			{[]Range{{8, 20}}, false, "[]"},
-			{[]Range{{Star, Star}}, false, "[9]"},
-			{[]Range{{1, 4}}, true, "[1 4]"},
-			{[]Range{{2, 3}}, true, "[]"},
-			{[]Range{{100, Star}}, true, "[9]"},
-			{[]Range{{8, Star}, {1, 5}}, true, "[1 4 5 8 9]"},
+			{[]Range{{Lo: 1, Hi: Star}}, false, "[1 4 5 6 7 8 9]"},
+			{[]Range{{Lo: 3, Hi: 2}, {Lo: 2, Hi: 2}}, false, "[4 5]"},
+			{[]Range{{Lo: 6, Hi: 20}}, false, "[8 9]"},
+			{[]Range{{Lo: 8, Hi: 20}}, false, "[]"},
+			{[]Range{{Lo: Star, Hi: Star}}, false, "[9]"},
+			{[]Range{{Lo: 1, Hi: 4}}, true, "[1 4]"},
+			{[]Range{{Lo: 2, Hi: 3}}, true, "[]"},
+			{[]Range{{Lo: 100, Hi: Star}}, true, "[9]"},
+			{[]Range{{Lo: 8, Hi: Star}, {Lo: 1, Hi: 5}}, true, "[1 4 5 8 9]"},
 		} {
 			if got := fmt.Sprint(v.Resolve(c.set, c.byUID)); got != c.want {
 				t.Errorf("%v by UID %v: %s, want %s", c.set, c.byUID, got, c.want)
@@ -466,7 +467,7 @@ func TestScatteredChange(t *testing.T) {
 }
 
 func TestCoarse(t *testing.T) {
-	ranges := []Range{{1, 2}, {4, 4}, {20, 30}, {33, 34}, {1 << 20, 1 << 21}, {math.MaxUint32, math.MaxUint32}}
+	ranges := []Range{{Lo: 1, Hi: 2}, {Lo: 4, Hi: 4}, {Lo: 20, Hi: 30}, {Lo: 33, Hi: 34}, {Lo: 1 << 20, Hi: 1 << 21}, {Lo: math.MaxUint32, Hi: math.MaxUint32}}
 	for most, want := range []string{
 		1: "1:4294967295", 2: "1:2097152,4294967295", 3: "1:34,1048576:2097152,4294967295",
 		4: "1:4,20:34,1048576:2097152,4294967295", 6: "1:2,4,20:30,33:34,1048576:2097152,4294967295",
@@ -474,7 +475,7 @@ func TestCoarse(t *testing.T) {
 		if want == "" {
 			continue
 		}
-		if got := formatRanges(coarsen(ranges, most)); got != want {
+		if got := snapshot.FormatRanges(snapshot.CoarsenRanges(ranges, most)); got != want {
 			t.Errorf("at most %d: %s, want %s", most, got, want)
 		}
 	}

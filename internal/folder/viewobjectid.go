@@ -13,8 +13,8 @@ var (
 	messageThreadsQuery = db.SQL(`SELECT id, thread_id FROM message
 		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
 	uidsOfMessageQuery = db.SQL(`SELECT uid FROM folder_message WHERE message = $1 AND folder = $2 ORDER BY uid`)
-	uidsOfThreadQuery  = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id
-		WHERE m.account = $1 AND m.thread_id = $2 AND m.thread_id <> '' AND f.folder = $3 ORDER BY f.uid`)
+	uidsOfThreadQuery  = db.SQL(`SELECT f.UID FROM message m JOIN folder_message f ON f.message = m.id
+		WHERE m.account = $1 AND m.thread_id = $2 AND m.thread_id <> '' AND f.folder = $3 ORDER BY f.UID`)
 )
 
 // fillThreads fills in the Thread of rows if FetchThread is wanted.

@@ -1,42 +1,46 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package snapshot
 
 import (
-	"context"
 	"math"
 	"slices"
 	"strings"
 	"sync"
 
-	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// keywordTable numbers the keyword sets of a folder's messages. A keyword keeps the spelling that
+// KeywordTable numbers the keyword sets of a folder's messages. A keyword keeps the spelling that
 // was seen first. Sets are never removed: a table lives as long as its view.
-type keywordTable struct {
+type KeywordTable struct {
 	mu       sync.RWMutex
 	ids      map[string]uint32
 	sets     [][]string        // sorted; 0 is the empty set
 	texts    []string          // as they are stored
 	bytes    int               // memory of all sets, approximately
-	newBytes int               // memory of the sets that change added
+	newBytes int               // memory of the sets that Add and Remove created
 	full     bool              // whether messages have sets that the table did not accept
 	spelling map[string]string // by lower case
 }
 
-// maxNewKeywordBytes limits, in bytes, the memory of sets that change adds. It is not freed while a
+// Limits of keywords.
+const (
+	MaxKeywords     = 64  // of one message
+	maxKeywordBytes = 100 // of one keyword
+)
+
+// maxNewKeywordBytes limits, in bytes, the memory of sets that Add and Remove create. It is not freed while a
 // session is open, even if no message has the sets any more.
 const maxNewKeywordBytes = 8 << 20
 
 // maxKeywordTableBytes limits, in bytes, the memory of all sets, since no quota counts the keywords
 // of messages that clients append. The keywords of messages with further sets are read whenever
-// they are reported (FillKeywords), and can only be replaced as a whole.
+// they are reported (View.FillKeywords), and can only be replaced as a whole.
 const maxKeywordTableBytes = 32 << 20
 
-// overflowKeywords represents the sets that the table did not accept.
-const overflowKeywords = math.MaxUint32
+// OverflowKeywords represents the sets that the table did not accept.
+const OverflowKeywords = math.MaxUint32
 
 // keywordSetBytes returns approximately how many bytes of memory a set takes. Short words take more
 // than their letters.
@@ -44,12 +48,13 @@ func keywordSetBytes(text string) int {
 	return 96 + len(text) + 16*(1+strings.Count(text, " "))
 }
 
-func newKeywordTable() *keywordTable {
-	return &keywordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
+// NewKeywordTable returns a table with only the empty set.
+func NewKeywordTable() *KeywordTable {
+	return &KeywordTable{ids: map[string]uint32{"": 0}, sets: [][]string{nil}, texts: []string{""}, spelling: map[string]string{}}
 }
 
-// id returns the number of a set in its stored form, or overflowKeywords if the table is full.
-func (t *keywordTable) id(text string) uint32 {
+// ID returns the number of a set in its stored form, or OverflowKeywords if the table is full.
+func (t *KeywordTable) ID(text string) uint32 {
 	if text == "" {
 		return 0
 	}
@@ -57,19 +62,19 @@ func (t *keywordTable) id(text string) uint32 {
 	defer t.mu.Unlock()
 	if _, known := t.ids[text]; !known && t.bytes+keywordSetBytes(text) > maxKeywordTableBytes {
 		t.full = true
-		return overflowKeywords
+		return OverflowKeywords
 	}
 	return t.idLocked(text)
 }
 
-// isFull reports whether messages may have sets that the table lacks.
-func (t *keywordTable) isFull() bool {
+// IsFull reports whether messages may have sets that the table lacks.
+func (t *KeywordTable) IsFull() bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.full
 }
 
-func (t *keywordTable) idLocked(text string) uint32 {
+func (t *KeywordTable) idLocked(text string) uint32 {
 	id, ok := t.ids[text]
 	if !ok {
 		id = uint32(len(t.sets))
@@ -86,8 +91,9 @@ func (t *keywordTable) idLocked(text string) uint32 {
 	return id
 }
 
-func (t *keywordTable) keywords(id uint32) []string {
-	if id == 0 || id == overflowKeywords {
+// Set returns the keywords of a set; nil for OverflowKeywords.
+func (t *KeywordTable) Set(id uint32) []string {
+	if id == 0 || id == OverflowKeywords {
 		return nil
 	}
 	t.mu.RLock()
@@ -95,14 +101,15 @@ func (t *keywordTable) keywords(id uint32) []string {
 	return t.sets[id]
 }
 
-func (t *keywordTable) text(id uint32) string {
+// Text returns a set in its stored form.
+func (t *KeywordTable) Text(id uint32) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.texts[id]
 }
 
-// all returns every keyword, sorted.
-func (t *keywordTable) all() []string {
+// All returns every keyword, sorted.
+func (t *KeywordTable) All() []string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	words := make([]string, 0, len(t.spelling))
@@ -113,15 +120,15 @@ func (t *keywordTable) all() []string {
 	return words
 }
 
-// count returns the number of keywords that all returns.
-func (t *keywordTable) count() int {
+// Count returns the number of keywords that All returns.
+func (t *KeywordTable) Count() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return len(t.spelling)
 }
 
-// setsWith returns the sets that contain a keyword, in any case.
-func (t *keywordTable) setsWith(word string) map[uint32]bool {
+// SetsWith returns the sets that contain a keyword, in any case.
+func (t *KeywordTable) SetsWith(word string) map[uint32]bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	found := map[uint32]bool{}
@@ -133,24 +140,30 @@ func (t *keywordTable) setsWith(word string) map[uint32]bool {
 	return found
 }
 
-// change returns the set that results from applying an operation with words to another set.
-func (t *keywordTable) change(from uint32, op FlagOp, words []string) (uint32, error) {
-	if len(words) == 0 && op != ReplaceFlags || from == 0 && len(words) == 0 {
+// Add returns the set that results from adding words to another set.
+func (t *KeywordTable) Add(from uint32, words []string) (uint32, error) {
+	return t.change(from, words, false)
+}
+
+// Remove returns the set that results from removing words from another set.
+func (t *KeywordTable) Remove(from uint32, words []string) (uint32, error) {
+	return t.change(from, words, true)
+}
+
+func (t *KeywordTable) change(from uint32, words []string, remove bool) (uint32, error) {
+	if len(words) == 0 {
 		return from, nil
+	}
+	if from == OverflowKeywords {
+		return 0, keywordTableFullError()
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var set []string
-	if op != ReplaceFlags && from == overflowKeywords {
-		return 0, keywordTableFullError()
-	}
-	if op != ReplaceFlags {
-		set = slices.Clone(t.sets[from])
-	}
+	set := slices.Clone(t.sets[from])
 	for _, word := range words {
 		same := func(w string) bool { return strings.EqualFold(w, word) }
 		switch {
-		case op == RemoveFlags:
+		case remove:
 			set = slices.DeleteFunc(set, same)
 		case !slices.ContainsFunc(set, same):
 			if known, ok := t.spelling[strings.ToLower(word)]; ok {
@@ -173,51 +186,8 @@ func (t *keywordTable) change(from uint32, op FlagOp, words []string) (uint32, e
 	return t.idLocked(text), nil
 }
 
-var keywordsByUIDQuery = db.SQL(`SELECT uid, keywords FROM folder_message
-	WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
-
-// FillKeywords reads the Keywords that Sync and UpdateFlags could not return because the table did
-// not accept them. They take memory of their own: fill and release at most MaxFillKeywords at a
-// time.
-func (v *View) FillKeywords(ctx context.Context, changes []FlagChange) error {
-	return v.fillKeywords(ctx, len(changes), func(i int) *FlagChange { return &changes[i] })
-}
-
-// MaxFillKeywords is for how many messages keywords are read at once.
-const MaxFillKeywords = 100
-
-func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChange) error {
-	var open []*FlagChange
-	for i := range n {
-		if c := at(i); c.keywordsMissing {
-			open = append(open, c)
-		}
-	}
-	for some := range slices.Chunk(open, uidListSize) {
-		args := make([]any, uidListSize, uidListSize+1)
-		for i := range args {
-			args[i] = some[min(i, len(some)-1)].UID
-		}
-		err := v.store.DB.Each(ctx, keywordsByUIDQuery.With(append(args, v.shared.id)...), func(r db.Row) error {
-			var uid uint32
-			var text string
-			err := r.Scan(&uid, &text)
-			for _, c := range some {
-				if c.UID == uid {
-					c.Keywords = strings.Fields(text)
-				}
-			}
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// memoryBytes returns approximately how many bytes of memory the table takes.
-func (t *keywordTable) memoryBytes() int {
+// MemoryBytes returns approximately how many bytes of memory the table takes.
+func (t *KeywordTable) MemoryBytes() int {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.bytes
@@ -231,26 +201,26 @@ func tooManyKeywordsError() error {
 	return fault.New(fault.Invalid, "too_many_keywords", "A message can have at most %d keywords.", MaxKeywords)
 }
 
-// checkKeywords returns a fault for an invalid keyword (RFC 3501 §9, flag-keyword).
-func checkKeywords(words []string) error {
+// CheckKeywords returns a fault for an invalid keyword (RFC 3501 §9, flag-keyword).
+func CheckKeywords(words []string) error {
 	if len(words) > MaxKeywords {
 		return tooManyKeywordsError()
 	}
 	for _, word := range words {
 		bad := func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune(`(){%*"\]`, r) }
-		if word == "" || len(word) > MaxKeywordBytes || strings.ContainsFunc(word, bad) {
-			return fault.New(fault.Invalid, "bad_keyword", "A keyword has 1 to %d ASCII letters, digits and signs.", MaxKeywordBytes)
+		if word == "" || len(word) > maxKeywordBytes || strings.ContainsFunc(word, bad) {
+			return fault.New(fault.Invalid, "bad_keyword", "A keyword has 1 to %d ASCII letters, digits and signs.", maxKeywordBytes)
 		}
 	}
 	return nil
 }
 
-// formatKeywords returns the keywords of a new message in their stored form.
-func formatKeywords(words []string) (string, error) {
+// FormatKeywords returns the keywords of a new message in their stored form.
+func FormatKeywords(words []string) (string, error) {
 	if len(words) == 0 {
 		return "", nil
 	}
-	if err := checkKeywords(words); err != nil {
+	if err := CheckKeywords(words); err != nil {
 		return "", err
 	}
 	set := slices.Clone(words)

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package snapshot
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 	"strconv"
 	"strings"
 )
 
-// appendUID appends uid, which is higher than all UIDs in ranges.
-func appendUID(ranges []Range, uid uint32) []Range {
+// Range is Lo to Hi, both included, in either order.
+type Range struct{ Lo, Hi uint32 }
+
+// AppendUID appends uid, which is higher than all UIDs in ranges.
+func AppendUID(ranges []Range, uid uint32) []Range {
 	if last := len(ranges) - 1; last >= 0 && ranges[last].Hi+1 == uid {
 		ranges[last].Hi = uid
 		return ranges
@@ -19,8 +21,8 @@ func appendUID(ranges []Range, uid uint32) []Range {
 	return append(ranges, Range{uid, uid})
 }
 
-// formatRanges returns ranges as the log stores them: 1:5,9.
-func formatRanges(ranges []Range) string {
+// FormatRanges returns ranges as the log stores them: 1:5,9.
+func FormatRanges(ranges []Range) string {
 	var b []byte
 	for i, r := range ranges {
 		if i > 0 {
@@ -35,8 +37,8 @@ func formatRanges(ranges []Range) string {
 	return string(b)
 }
 
-// parseRanges parses the output of formatRanges and appends it to ranges.
-func parseRanges(ranges []Range, text string) ([]Range, error) {
+// ParseRanges parses the output of FormatRanges and appends it to ranges.
+func ParseRanges(ranges []Range, text string) ([]Range, error) {
 	for part := range strings.SplitSeq(text, ",") {
 		lo, hi, isRange := strings.Cut(part, ":")
 		if !isRange {
@@ -52,8 +54,8 @@ func parseRanges(ranges []Range, text string) ([]Range, error) {
 	return ranges, nil
 }
 
-// normalize sorts ranges and joins those that overlap or touch. It modifies its argument.
-func normalize(ranges []Range) []Range {
+// NormalizeRanges sorts ranges and joins those that overlap or touch. It modifies its argument.
+func NormalizeRanges(ranges []Range) []Range {
 	for i, r := range ranges {
 		if r.Lo > r.Hi {
 			ranges[i] = Range{r.Hi, r.Lo}
@@ -71,8 +73,8 @@ func normalize(ranges []Range) []Range {
 	return joined
 }
 
-// coarsen joins the closest of the ranges, which are normalized, until there are at most most.
-func coarsen(ranges []Range, most int) []Range {
+// CoarsenRanges joins the closest of the ranges, which are normalized, until there are at most most.
+func CoarsenRanges(ranges []Range, most int) []Range {
 	for gap := uint64(4); len(ranges) > most; gap *= 2 {
 		joined := []Range{ranges[0]}
 		for _, r := range ranges[1:] {
@@ -87,8 +89,8 @@ func coarsen(ranges []Range, most int) []Range {
 	return ranges
 }
 
-// subtract returns ranges without gone; both are normalized.
-func subtract(ranges, gone []Range) (left []Range) {
+// SubtractRanges returns ranges without gone; both are normalized.
+func SubtractRanges(ranges, gone []Range) (left []Range) {
 	for _, r := range ranges {
 		lo := uint64(r.Lo)
 		for len(gone) > 0 && gone[0].Hi < r.Lo {
@@ -107,8 +109,8 @@ func subtract(ranges, gone []Range) (left []Range) {
 	return left
 }
 
-// intersect returns the UIDs in both of two normalized sets.
-func intersect(a, b []Range) (both []Range) {
+// IntersectRanges returns the UIDs in both of two normalized sets.
+func IntersectRanges(a, b []Range) (both []Range) {
 	for len(a) > 0 && len(b) > 0 {
 		if lo, hi := max(a[0].Lo, b[0].Lo), min(a[0].Hi, b[0].Hi); lo <= hi {
 			both = append(both, Range{lo, hi})
@@ -122,7 +124,8 @@ func intersect(a, b []Range) (both []Range) {
 	return both
 }
 
-func contains(ranges []Range, uid uint32) bool {
+// ContainsUID reports whether normalized ranges contain a UID.
+func ContainsUID(ranges []Range, uid uint32) bool {
 	_, found := slices.BinarySearchFunc(ranges, uid, func(r Range, uid uint32) int {
 		switch {
 		case r.Hi < uid:
@@ -135,41 +138,34 @@ func contains(ranges []Range, uid uint32) bool {
 	return found
 }
 
-// span is a run of consecutive messages in a view: no other message of the folder has a UID between
-// Lo and Hi.
-type span struct {
+// Span is a run of consecutive messages: no other message of the folder has a UID between Lo and Hi.
+type Span struct {
 	Range
-	n int // number of messages
+	N int // number of messages
 }
 
-// uidListSize is the number of UIDs that the list queries take.
-const uidListSize = 16
-
-// uidBatch is the messages that one statement handles: a span, or a list of single messages.
-type uidBatch struct {
-	span
-	list []any // uidListSize UIDs, the last of them repeated; nil for a span
+// SpanBuilder groups messages, given by index and UID in ascending order, into spans.
+type SpanBuilder struct {
+	Spans []Span
+	next  int
 }
 
-// uidBatches splits spans into batches for statements, in order.
-func uidBatches(spans []span) iter.Seq[uidBatch] {
-	return func(yield func(uidBatch) bool) {
-		for len(spans) > 0 {
-			singles := 0
-			for singles < min(len(spans), uidListSize) && spans[singles].n == 1 {
-				singles++
-			}
-			p := uidBatch{span: spans[0]}
-			if singles > 1 {
-				p.n, p.Hi = singles, spans[singles-1].Hi
-				for i := range uidListSize {
-					p.list = append(p.list, int64(spans[min(i, singles-1)].Lo))
-				}
-			}
-			if !yield(p) {
-				return
-			}
-			spans = spans[max(singles, 1):]
-		}
+// Add adds the message with an index and a UID.
+func (s *SpanBuilder) Add(index int, uid uint32) {
+	if last := len(s.Spans) - 1; last >= 0 && s.next == index {
+		s.Spans[last].Hi = uid
+		s.Spans[last].N++
+	} else {
+		s.Spans = append(s.Spans, Span{Range{uid, uid}, 1})
 	}
+	s.next = index + 1
+}
+
+// Ranges returns the UIDs of the spans.
+func (s *SpanBuilder) Ranges() []Range {
+	ranges := make([]Range, len(s.Spans))
+	for i, r := range s.Spans {
+		ranges[i] = r.Range
+	}
+	return ranges
 }

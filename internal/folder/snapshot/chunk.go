@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package snapshot
 
 import (
 	"encoding/binary"
@@ -20,8 +20,8 @@ const (
 // at once.
 type chunk struct {
 	count              int
-	maxModSeq          uint64       // the highest mod-sequence, so that changes are found without reading the columns
-	anyFlags, allFlags Flags        // flags that any message has, and flags that all have
+	MaxModSeq          uint64       // the highest mod-sequence, so that changes are found without reading the columns
+	AnyFlags, AllFlags Flags        // flags that any message has, and flags that all have
 	lowUIDs            packedColumn // UID & chunkMask, ascending
 	flags              packedColumn
 	size               packedColumn
@@ -29,7 +29,8 @@ type chunk struct {
 	keywords           packedColumn
 }
 
-func (c *chunk) len() int { return c.count }
+// Len returns the number of messages.
+func (c *chunk) Len() int { return c.count }
 
 func (c *chunk) columns() [5]*packedColumn {
 	return [...]*packedColumn{&c.lowUIDs, &c.flags, &c.size, &c.modseq, &c.keywords}
@@ -173,51 +174,51 @@ func (c packedColumn) withValues(n int, places []int, of func(k int) uint64) pac
 }
 
 // newChunk packs messages, at least one, with ascending UIDs.
-func newChunk(list []entry) *chunk {
-	c := &chunk{count: len(list), allFlags: math.MaxUint8}
+func newChunk(list []Entry) *chunk {
+	c := &chunk{count: len(list), AllFlags: math.MaxUint8}
 	for i := range list {
-		c.maxModSeq = max(c.maxModSeq, list[i].modseq)
-		c.anyFlags |= list[i].flags
-		c.allFlags &= list[i].flags
+		c.MaxModSeq = max(c.MaxModSeq, list[i].ModSeq)
+		c.AnyFlags |= list[i].Flags
+		c.AllFlags &= list[i].Flags
 	}
 	var numbers [chunkMask + 1]uint64
-	column := func(of func(e *entry) uint64) packedColumn {
+	column := func(of func(e *Entry) uint64) packedColumn {
 		for i := range list {
 			numbers[i] = of(&list[i])
 		}
 		return pack(numbers[:len(list)])
 	}
-	c.lowUIDs = column(func(e *entry) uint64 { return uint64(e.uid & chunkMask) })
-	c.flags = column(func(e *entry) uint64 { return uint64(e.flags) })
-	c.size = column(func(e *entry) uint64 { return uint64(e.size) })
-	c.modseq = column(func(e *entry) uint64 { return e.modseq })
-	c.keywords = column(func(e *entry) uint64 { return uint64(e.keywords) })
+	c.lowUIDs = column(func(e *Entry) uint64 { return uint64(e.UID & chunkMask) })
+	c.flags = column(func(e *Entry) uint64 { return uint64(e.Flags) })
+	c.size = column(func(e *Entry) uint64 { return uint64(e.Size) })
+	c.modseq = column(func(e *Entry) uint64 { return e.ModSeq })
+	c.keywords = column(func(e *Entry) uint64 { return uint64(e.Keywords) })
 	return c
 }
 
 // withReplaced returns the chunk with the messages of put in place of those with the same UIDs,
 // which ascend. It returns nil if a UID is missing. Flag changes use it, so it copies only the
 // columns that change.
-func (c *chunk) withReplaced(put []entry) *chunk {
+func (c *chunk) withReplaced(put []Entry) *chunk {
 	places := make([]int, len(put))
-	from, newest := 0, c.maxModSeq
+	from, newest := 0, c.MaxModSeq
 	for k := range put {
-		i, found := c.searchUID(from, put[k].uid&chunkMask)
+		i, found := c.searchUID(from, put[k].UID&chunkMask)
 		if !found {
 			return nil
 		}
 		places[k], from = i, i+1
-		newest = max(newest, put[k].modseq)
+		newest = max(newest, put[k].ModSeq)
 	}
-	made := &chunk{count: c.count, maxModSeq: newest, allFlags: math.MaxUint8, lowUIDs: c.lowUIDs}
-	made.flags = c.flags.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].flags) })
-	made.size = c.size.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].size) })
-	made.modseq = c.modseq.withValues(c.count, places, func(k int) uint64 { return put[k].modseq })
-	made.keywords = c.keywords.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].keywords) })
+	made := &chunk{count: c.count, MaxModSeq: newest, AllFlags: math.MaxUint8, lowUIDs: c.lowUIDs}
+	made.flags = c.flags.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].Flags) })
+	made.size = c.size.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].Size) })
+	made.modseq = c.modseq.withValues(c.count, places, func(k int) uint64 { return put[k].ModSeq })
+	made.keywords = c.keywords.withValues(c.count, places, func(k int) uint64 { return uint64(put[k].Keywords) })
 	for i := range c.count {
 		f := Flags(made.flags.at(i))
-		made.anyFlags |= f
-		made.allFlags &= f
+		made.AnyFlags |= f
+		made.AllFlags &= f
 	}
 	return made
 }
@@ -239,6 +240,11 @@ func (c *chunk) searchUID(from int, low uint32) (int, bool) {
 	return lo, lo < c.count && uint32(c.lowUIDs.at(lo)) == low
 }
 
+// KeywordSet returns the keyword set of all messages if they have the same one.
+func (c *chunk) KeywordSet() (set uint32, all bool) {
+	return uint32(c.keywords.base), c.keywords.width == 0 && c.keywords.step == 0
+}
+
 // memoryBytes returns approximately how many bytes of memory the chunk takes.
 func (c *chunk) memoryBytes() int {
 	sum := 320 // the struct and its slot
@@ -251,8 +257,8 @@ func (c *chunk) memoryBytes() int {
 // appendBinary appends the chunk in its stored form.
 func (c *chunk) appendBinary(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(c.count))
-	b = binary.AppendUvarint(b, c.maxModSeq)
-	b = append(b, byte(c.anyFlags), byte(c.allFlags))
+	b = binary.AppendUvarint(b, c.MaxModSeq)
+	b = append(b, byte(c.AnyFlags), byte(c.AllFlags))
 	for _, col := range c.columns() {
 		b = binary.AppendUvarint(b, col.base)
 		b = binary.AppendUvarint(b, col.step)
@@ -278,11 +284,11 @@ func decodeChunk(b []byte) (*chunk, []byte, error) {
 	}
 	c := &chunk{}
 	n := number()
-	c.maxModSeq = number()
+	c.MaxModSeq = number()
 	if n == 0 || n > chunkMask+1 || len(b) < 2 {
 		return nil, nil, errBadChunk
 	}
-	c.count, c.anyFlags, c.allFlags = int(n), Flags(b[0]), Flags(b[1])
+	c.count, c.AnyFlags, c.AllFlags = int(n), Flags(b[0]), Flags(b[1])
 	b = b[2:]
 	for _, col := range c.columns() {
 		col.base, col.step = number(), number()

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+
+package folder
+
+import (
+	"iter"
+
+	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
+)
+
+// uidListSize is the number of UIDs that the list queries take.
+const uidListSize = 16
+
+// uidBatch is the messages that one statement handles: a span, or a list of single messages.
+type uidBatch struct {
+	snapshot.Span
+	list []any // uidListSize UIDs, the last of them repeated; nil for a span
+}
+
+// uidBatches splits spans into batches for statements, in order.
+func uidBatches(spans []snapshot.Span) iter.Seq[uidBatch] {
+	return func(yield func(uidBatch) bool) {
+		for len(spans) > 0 {
+			singles := 0
+			for singles < min(len(spans), uidListSize) && spans[singles].N == 1 {
+				singles++
+			}
+			p := uidBatch{Span: spans[0]}
+			if singles > 1 {
+				p.N, p.Hi = singles, spans[singles-1].Hi
+				for i := range uidListSize {
+					p.list = append(p.list, int64(spans[min(i, singles-1)].Lo))
+				}
+			}
+			if !yield(p) {
+				return
+			}
+			spans = spans[max(singles, 1):]
+		}
+	}
+}
+
+// statement returns the query for spans or for lists with the batch's UIDs and args as arguments.
+func (p uidBatch) statement(span, list *db.Query, args ...any) db.Statement {
+	if p.list != nil {
+		return list.With(append(p.list[:uidListSize:uidListSize], args...)...)
+	}
+	return span.With(append([]any{int64(p.Lo), int64(p.Hi)}, args...)...)
+}
