@@ -10,8 +10,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/template"
 )
@@ -271,20 +269,4 @@ func TestSendTemplateOnce(t *testing.T) {
 
 func templateOf(name string) template.CreateParams {
 	return template.CreateParams{Name: name, Content: template.Content{Subject: name, Text: name}}
-}
-
-var olderTemplate = db.SQL(`UPDATE template_version SET html = $1`)
-
-// A template with a NUL, which an older release accepted and SQLite stores, can still be sent.
-func TestSendOlderTemplate(t *testing.T) {
-	s := servertest.Start(t)
-	made := newTemplate(t, s, nil)
-	dbtest.Exec(t, s.DB, olderTemplate.With("<p>a\x00b</p>"))
-	got := s.API("POST", "/outbound/send-template", object{
-		"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "template_id": made["id"], "variables": object{"order": 1},
-	})
-	status(t, "a send", got, 202)
-	if html := into(t, s.API("GET", "/templates/"+made["id"].(string), nil))["html"]; html != "<p>ab</p>" {
-		t.Errorf("its html is %q", html)
-	}
 }

@@ -138,8 +138,7 @@ func (e *postgresEngine) close() error {
 }
 
 func sqlState(err error) string {
-	var pe *pgconn.PgError
-	if errors.As(err, &pe) {
+	if pe, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return pe.Code
 	}
 	return ""

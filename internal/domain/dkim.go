@@ -181,8 +181,7 @@ func parseCustomerKey(domain, selector, pem string) (crypto.Signer, string, erro
 		bad.Add("selector", "invalid_selector", "%s", problem)
 	}
 	private, err := mailauth.ParsePEMKey(pem)
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		bad.Add("private_key", f.Code, "%s", f.Message)
 	} else if err != nil {
 		return nil, "", err

@@ -184,8 +184,7 @@ func TestOwnKey(t *testing.T) {
 }
 
 func code(err error) string {
-	var f *fault.Error
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		return f.Code
 	}
 	return fmt.Sprint(err)

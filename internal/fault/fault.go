@@ -76,8 +76,7 @@ func Wrap(cause error, kind Kind, code, format string, args ...any) *Error {
 
 // KindOf returns the kind of the first Error in err's chain, else Internal.
 func KindOf(err error) Kind {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
 	return Internal

@@ -263,9 +263,8 @@ func TestAliasFaults(t *testing.T) {
 			{"info@demo.test", []string{h.db.NewID().String()}, "targets[0] not_found"},
 		} {
 			_, err := h.CreateAlias(ctx, h.account, c.address, c.targets)
-			var f *fault.Error
 			var fields []string
-			if errors.As(err, &f) {
+			if f, ok := errors.AsType[*fault.Error](err); ok {
 				for _, one := range f.Fields {
 					fields = append(fields, one.Path+" "+one.Code)
 				}

@@ -26,7 +26,7 @@ const (
 var insertQuery = db.SQL(`INSERT INTO migration (id, account, domain, mailbox, host, port, tls, username, password, insecure, selected_folders, source,
 			state, error, lease, due_at, retries, planned, folders, folders_done, messages, messages_done, copied, skipped, failed,
 			bytes, bytes_copied, run_at, run_messages, run_bytes, created_at, started_at, finished_at, updated_at)
-		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'queued', '', NULL, $13, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $13, 0, 0, $13
+		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, 'queued', '', NULL, $13, 0, FALSE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, $13, 0, 0, $13
 		WHERE (SELECT COUNT(*) FROM migration WHERE account = $2 AND state IN ('queued', 'running')) < $14`)
 
 // Target is the destination mailbox.
@@ -101,32 +101,20 @@ func (m *Service) Create(ctx context.Context, to Target, from Source) (Migration
 	if err := from.Check().Err(); err != nil {
 		return Migration{}, err
 	}
-	chosen := ""
+	chosen := []byte("")
 	if len(from.Folders) > 0 {
 		slices.Sort(from.Folders)
-		from.Folders = slices.Compact(from.Folders)
-		text, err := json.Marshal(from.Folders)
-		if err != nil {
-			return Migration{}, err
-		}
-		chosen = string(text)
+		chosen, _ = json.Marshal(slices.Compact(from.Folders)) // can't fail for strings
 	}
 	id, now := m.options.DB.NewID(), db.Micros(m.options.Now())
-	insecure := 0
-	if from.Insecure {
-		insecure = 1
-	}
 	err := m.options.DB.Tx(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "migrations", to.Account); err != nil {
 			return err
 		}
-		n, err := tx.Exec(ctx, insertQuery.With(id, to.Account, to.Domain, to.Mailbox, from.Host, from.Port, from.TLS, from.Username,
-			m.options.Key.Seal(sealPurpose, []byte(from.Password)), insecure, chosen, from.accountHash(), now, maxUnfinished))
-		if err == nil && n == 0 {
-			err = fault.New(fault.Conflict, "too_many_migrations", "An account can have %d unfinished migrations. Wait for one to end, or cancel one.", maxUnfinished)
-		}
 		tx.AfterCommit(func() { m.wake(0) })
-		return err
+		return tx.ExecOrFail(ctx, insertQuery.With(id, to.Account, to.Domain, to.Mailbox, from.Host, from.Port, from.TLS, from.Username,
+			m.options.Key.Seal(sealPurpose, []byte(from.Password)), from.Insecure, string(chosen), from.accountHash(), now, maxUnfinished),
+			fault.New(fault.Conflict, "too_many_migrations", "An account can have %d unfinished migrations. Wait for one to end, or cancel one.", maxUnfinished))
 	})
 	if err != nil {
 		return Migration{}, err

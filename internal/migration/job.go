@@ -110,8 +110,7 @@ func (j *job) conclude(ctx context.Context, err error) error {
 		return j.finishJob(ctx, Failed, last.text)
 	}
 	words := retryReason(err)
-	var own internalError
-	if errors.As(err, &own) {
+	if _, ok := errors.AsType[internalError](err); ok {
 		words = "The service had trouble of its own."
 		j.options.Log.Error("a migration was interrupted", "migration", j.ID, "error", err)
 	}
@@ -344,8 +343,7 @@ func (j *job) runWorker(ctx context.Context, src *session) {
 // asTemporary turns an error that would end a migration into an error of one connection: an earlier
 // connection succeeded.
 func asTemporary(err error) error {
-	var last permanentError
-	if errors.As(err, &last) {
+	if last, ok := errors.AsType[permanentError](err); ok {
 		return errors.New(last.text)
 	}
 	return err

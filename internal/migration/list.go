@@ -3,6 +3,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,22 +36,22 @@ func (m *Service) rowScanner() func(db.Row) (Migration, error) {
 	now := m.options.Now()
 	return func(r db.Row) (g Migration, err error) {
 		var lease db.ID
-		var insecure, runAt, runMessages, runBytes int64
+		var runAt time.Time
+		var runMessages, runBytes int64
 		var chosen string
 		p := &g.Progress
-		err = r.Scan(&g.ID, &g.Account, &g.Domain, &g.Mailbox, &g.Source.Host, &g.Source.Port, &g.Source.TLS, &g.Source.Username, &insecure, &chosen,
+		err = r.Scan(&g.ID, &g.Account, &g.Domain, &g.Mailbox, &g.Source.Host, &g.Source.Port, &g.Source.TLS, &g.Source.Username, &g.Source.Insecure, &chosen,
 			&g.State, &g.Error, &lease, db.ScanTime(&g.RetryAt), &g.Retries,
 			&p.Folders, &p.FoldersDone, &p.Messages, &p.MessagesDone, &p.Copied, &p.Skipped, &p.Failed, &p.Bytes, &p.BytesCopied,
-			&runAt, &runMessages, &runBytes, db.ScanTime(&g.CreatedAt), db.ScanTime(&g.StartedAt), db.ScanTime(&g.FinishedAt), db.ScanTime(&g.UpdatedAt))
+			db.ScanTime(&runAt), &runMessages, &runBytes, db.ScanTime(&g.CreatedAt), db.ScanTime(&g.StartedAt), db.ScanTime(&g.FinishedAt), db.ScanTime(&g.UpdatedAt))
 		if err != nil {
 			return g, err
 		}
-		g.Source.Insecure = insecure != 0
 		if lease != 0 || g.Retries == 0 || g.Finished() {
 			g.RetryAt = time.Time{}
 		}
 		if lease != 0 && g.State == Running {
-			p.setRates(now.Sub(db.Time(runAt)), p.MessagesDone-runMessages, p.BytesCopied-runBytes)
+			p.setRates(now.Sub(runAt), p.MessagesDone-runMessages, p.BytesCopied-runBytes)
 		}
 		if chosen != "" {
 			if err := json.Unmarshal([]byte(chosen), &g.Source.Folders); err != nil {
@@ -75,11 +76,8 @@ func (p *Progress) setRates(d time.Duration, messages, bytes int64) {
 // Get returns a migration of an account, or fault.NotFound.
 func (m *Service) Get(ctx context.Context, account, id db.ID) (Migration, error) {
 	g, err := m.read(ctx, m.options.DB, id)
-	if err == nil && g.Account != account {
-		err = notFound()
-	}
-	if err != nil {
-		return Migration{}, err
+	if err != nil || g.Account != account {
+		return Migration{}, cmp.Or(err, notFound())
 	}
 	return g, nil
 }

@@ -10,6 +10,7 @@
 package migration
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -91,20 +92,11 @@ type Service struct {
 
 // New returns a Service. Migrations wait until Run is called.
 func New(o Options) *Service {
-	def := func(d *time.Duration, fallback time.Duration) {
-		if *d <= 0 {
-			*d = fallback
-		}
-	}
-	if o.Concurrency <= 0 {
-		o.Concurrency = 4
-	}
-	if o.Connections <= 0 {
-		o.Connections = 3
-	}
-	def(&o.IdleTimeout, 2*time.Minute)
-	def(&o.MinRetryDelay, 5*time.Second)
-	def(&o.MaxRetryDelay, 120*o.MinRetryDelay)
+	o.Concurrency = cmp.Or(o.Concurrency, 4)
+	o.Connections = cmp.Or(o.Connections, 3)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 2*time.Minute)
+	o.MinRetryDelay = cmp.Or(o.MinRetryDelay, 5*time.Second)
+	o.MaxRetryDelay = cmp.Or(o.MaxRetryDelay, 120*o.MinRetryDelay)
 	return &Service{options: o, jobs: map[db.ID]*job{}, probing: map[db.ID]bool{}}
 }
 

@@ -50,8 +50,8 @@ type task struct {
 }
 
 var (
-	setPlannedQuery = db.SQL(`UPDATE migration SET planned = 1, folders = $3, messages = $4, bytes = $5, retries = 0, error = '', updated_at = $6
-		WHERE id = $1 AND lease = $2 AND state = 'running' AND planned = 0`)
+	setPlannedQuery = db.SQL(`UPDATE migration SET planned = TRUE, folders = $3, messages = $4, bytes = $5, retries = 0, error = '', updated_at = $6
+		WHERE id = $1 AND lease = $2 AND state = 'running' AND NOT planned`)
 	insertFolderQuery = db.SQL(`INSERT INTO migration_folder (migration, n, name, target, state, error, subscribed, uidvalidity, last_uid,
 			messages, done, copied, skipped, failed, bytes)
 		VALUES ($1, $2, $3, $4, 'waiting', '', $5, 0, 0, $6, 0, 0, 0, 0, $7)`)
@@ -123,29 +123,19 @@ func (j *job) writePlan(ctx context.Context, tasks []*task, lost []Failure) erro
 		messages += t.messages
 		bytes += max(0, t.bytes)
 	}
+	var rows []db.Statement
+	for _, t := range tasks {
+		rows = append(rows, insertFolderQuery.With(j.ID, t.number, t.name, t.target, t.subscribed, t.messages, t.bytes))
+	}
+	for _, x := range lost {
+		rows = append(rows, insertFailureQuery.With(j.ID, x.Folder, x.UID, x.Reason))
+	}
 	err := j.options.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, setPlannedQuery.With(j.ID, j.leaseID, len(tasks), messages, bytes, db.Micros(j.options.Now())))
-		if err != nil {
+		planned := setPlannedQuery.With(j.ID, j.leaseID, len(tasks), messages, bytes, db.Micros(j.options.Now()))
+		if err := tx.ExecOrFail(ctx, planned, errLeaseLost); err != nil {
 			return err
 		}
-		if n == 0 {
-			return errLeaseLost
-		}
-		for _, t := range tasks {
-			subscribed := 0
-			if t.subscribed {
-				subscribed = 1
-			}
-			if err := tx.Run(ctx, insertFolderQuery.With(j.ID, t.number, t.name, t.target, subscribed, t.messages, t.bytes)); err != nil {
-				return err
-			}
-		}
-		for _, x := range lost {
-			if err := tx.Run(ctx, insertFailureQuery.With(j.ID, x.Folder, x.UID, x.Reason)); err != nil {
-				return err
-			}
-		}
-		return nil
+		return tx.Run(ctx, rows...)
 	})
 	if err == nil {
 		j.recordProgress()
@@ -156,10 +146,7 @@ func (j *job) writePlan(ctx context.Context, tasks []*task, lost []Failure) erro
 func (j *job) readTasks(ctx context.Context) ([]*task, error) {
 	return db.All(ctx, j.options.DB, waitingFoldersQuery.With(j.ID), func(r db.Row) (*task, error) {
 		t := &task{window: maxWindow, failureCount: map[uint32]int{}, unreadable: map[uint32]string{}}
-		var subscribed int
-		err := r.Scan(&t.number, &t.name, &t.target, &subscribed, &t.uidValidity, &t.lastUID, &t.messages, &t.bytes)
-		t.subscribed = subscribed != 0
-		return t, err
+		return t, r.Scan(&t.number, &t.name, &t.target, &t.subscribed, &t.uidValidity, &t.lastUID, &t.messages, &t.bytes)
 	})
 }
 

@@ -77,11 +77,11 @@ func (m *Service) poll(ctx context.Context) (time.Duration, error) {
 // nextPoll returns the time until the next migration is due, at most pollInterval.
 func (m *Service) nextPoll(ctx context.Context) time.Duration {
 	now := m.options.Now()
-	var due int64
-	if err := m.options.DB.One(ctx, nextDueQuery.With(db.Micros(now)), &due); err != nil {
+	var due time.Time
+	if err := m.options.DB.One(ctx, nextDueQuery.With(db.Micros(now)), db.ScanTime(&due)); err != nil {
 		return pollInterval
 	}
-	return min(pollInterval, db.Time(due).Sub(now)+time.Millisecond)
+	return min(pollInterval, due.Sub(now)+time.Millisecond)
 }
 
 // claim acquires one migration; nil if none is ready.
@@ -89,7 +89,7 @@ func (m *Service) claim(ctx context.Context, leaseID db.ID) (j *job, err error) 
 	err = m.options.DB.Tx(ctx, func(tx *db.Tx) error {
 		j = nil
 		var id db.ID
-		var planned int
+		var planned bool
 		var sealed []byte
 		if err := tx.Lock(ctx, "migrations taken", 0); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (m *Service) claim(ctx context.Context, leaseID db.ID) (j *job, err error) 
 		}
 		password, err := m.options.Key.Open(sealPurpose, sealed)
 		g.Source.Password = string(password)
-		j = &job{Service: m, Migration: g, leaseID: leaseID, planned: planned != 0, passwordUnreadable: err != nil}
+		j = &job{Service: m, Migration: g, leaseID: leaseID, planned: planned, passwordUnreadable: err != nil}
 		return nil
 	})
 	if m.options.DB.IsConflict(err) {

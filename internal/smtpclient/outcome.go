@@ -89,8 +89,7 @@ func (e *DialError) Error() string {
 // ConnectionFailed reports whether the connection broke or timed out, which says nothing about how
 // the host would have answered.
 func (e *DialError) ConnectionFailed() bool {
-	var op *net.OpError
-	if errors.As(e.cause, &op) {
+	if op, ok := errors.AsType[*net.OpError](e.cause); ok {
 		return op.Op != "remote error" && op.Op != "local error" // alerts of TLS
 	}
 	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, errTimeout, context.DeadlineExceeded, context.Canceled} {

@@ -381,8 +381,7 @@ func (p *Pool) SendAll(ctx context.Context, o Options, next func() *Message, rep
 func unsentResult(o Options, m *Message, err error) *Result {
 	r := &Result{Outcomes: make([]Outcome, len(m.To)), Peer: Peer{Host: o.Host, Addr: o.Addr}, Err: err}
 	out := localOutcome(Temporary, StageConnect, "4.4.1", sanitize([]byte(err.Error())))
-	var de *DialError
-	if errors.As(err, &de) {
+	if de, ok := errors.AsType[*DialError](err); ok {
 		out, r.Peer, r.Transcript = de.Outcome, de.Peer, de.Transcript
 	}
 	for i := range r.Outcomes {

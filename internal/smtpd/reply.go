@@ -60,8 +60,7 @@ const codeLoop = inbound.CodeLoop
 // errorReply returns the reply for an error of any command except AUTH, which has its own codes. It
 // logs internal errors.
 func (c *conn) errorReply(err error) reply {
-	var made replyError
-	if errors.As(err, &made) {
+	if made, ok := errors.AsType[replyError](err); ok {
 		return made.reply
 	}
 	r, ours := inbound.ReplyFor(err)

@@ -43,12 +43,8 @@ var (
 // nameFaults returns the faults of name and alias.
 func (c Change) nameFaults() (bad fault.FieldErrors) {
 	name, alias := "x", ""
-	if c.Name != nil {
-		name = *c.Name
-	}
-	if c.Alias != nil {
-		alias = *c.Alias
-	}
+	assign(&name, c.Name)
+	assign(&alias, c.Alias)
 	checkNames(name, alias, &bad)
 	return bad
 }
@@ -93,7 +89,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 		}
 		text = addVersionNumberQuery.With(id, account, nullable(c.Name), nullable(c.Alias), db.Micros(now), c.Draft)
 	}
-	out, err := queryTemplate(ctx, tx, text)
+	out, err := findTemplate(ctx, tx, text)
 	if err != nil {
 		return out, err
 	}
@@ -101,7 +97,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	if c.changesContent() {
 		number--
 	}
-	if err := queryVersion(ctx, tx, &out, number); err != nil {
+	if out.Version, err = findVersion(ctx, tx, id, number); err != nil {
 		return out, err
 	}
 	if !c.changesContent() {
@@ -121,7 +117,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	if err := checkLimits(ctx, tx, account, 0, bytes); err != nil {
 		return out, err
 	}
-	if _, err := tx.Exec(ctx, next); err != nil {
+	if err := tx.Run(ctx, next); err != nil {
 		return out, err
 	}
 	err = tx.Each(ctx, pruneVersionsQuery.With(id, out.Latest-MaxVersions, out.Published), func(r db.Row) error {
@@ -133,8 +129,7 @@ func (t *Templates) update(ctx context.Context, tx *db.Tx, account, id db.ID, c 
 	if err != nil {
 		return out, err
 	}
-	_, err = tx.Exec(ctx, addBytesQuery.With(id, bytes))
-	return out, err
+	return out, tx.Run(ctx, addBytesQuery.With(id, bytes))
 }
 
 // nullable returns NULL for nil.
@@ -146,36 +141,18 @@ func nullable(s *string) any {
 }
 
 func (c Change) apply(to Content) Content {
-	for _, f := range []struct{ given, into *string }{{c.Subject, &to.Subject}, {c.HTML, &to.HTML}, {c.Text, &to.Text}} {
-		if f.given != nil {
-			*f.into = *f.given
-		}
-	}
-	if c.InlineCSS != nil {
-		to.InlineCSS = *c.InlineCSS
-	}
-	if c.Variables != nil {
-		to.Variables = *c.Variables
-	}
+	assign(&to.Subject, c.Subject)
+	assign(&to.HTML, c.HTML)
+	assign(&to.Text, c.Text)
+	assign(&to.InlineCSS, c.InlineCSS)
+	assign(&to.Variables, c.Variables)
 	return to
 }
 
-// queryTemplate reads the row that a conditional statement returns, or returns fault.NotFound.
-func queryTemplate(ctx context.Context, tx *db.Tx, s db.Statement) (t Template, err error) {
-	var created, updated int64
-	err = tx.One(ctx, s, &t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, &created, &updated)
-	t.CreatedAt, t.UpdatedAt = db.Time(created), db.Time(updated)
-	if errors.Is(err, db.ErrNoRow) {
-		err = notFound()
+func assign[T any](dst, value *T) {
+	if value != nil {
+		*dst = *value
 	}
-	return t, err
-}
-
-func queryVersion(ctx context.Context, tx *db.Tx, t *Template, number int) error {
-	return tx.Each(ctx, versionQuery.With(t.ID, number), func(r db.Row) (err error) {
-		t.Version, err = scanVersion(r)
-		return err
-	})
 }
 
 // Publish publishes a version, the one that is sent. It returns fault.NotFound if there is no such
@@ -183,10 +160,11 @@ func queryVersion(ctx context.Context, tx *db.Tx, t *Template, number int) error
 func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) (Template, error) {
 	var out Template
 	err := t.DB.Tx(ctx, func(tx *db.Tx) (err error) {
-		if out, err = queryTemplate(ctx, tx, publishQuery.With(id, account, number, db.Micros(t.Now()))); err != nil {
+		if out, err = findTemplate(ctx, tx, publishQuery.With(id, account, number, db.Micros(t.Now()))); err != nil {
 			return err
 		}
-		return queryVersion(ctx, tx, &out, number)
+		out.Version, err = findVersion(ctx, tx, id, number)
+		return err
 	})
 	if fault.Is(err, fault.NotFound) { // find out whether the template or the version is missing
 		if _, missing := t.GetVersion(ctx, account, id, number); missing != nil {
@@ -210,15 +188,12 @@ var errPageFull = errors.New("enough")
 // first, and whether there are more. It returns fewer if they are long. It returns fault.NotFound
 // for another account's template.
 func (t *Templates) Versions(ctx context.Context, account, id db.ID, below, limit int) ([]Version, bool, error) {
-	found, err := db.All(ctx, t.DB, templateByIDQuery.With(id, account), scanTemplate)
+	found, err := findTemplate(ctx, t.DB, templateByIDQuery.With(id, account))
 	if err != nil {
 		return nil, false, err
 	}
-	if len(found) == 0 {
-		return nil, false, notFound()
-	}
 	if below == 0 {
-		below = found[0].Latest + 1
+		below = found.Latest + 1
 	}
 	var list []Version
 	size := 0

@@ -132,9 +132,8 @@ func TestRender(t *testing.T) {
 // told checks the fields of a fault.
 func told(t *testing.T, err error, want ...string) {
 	t.Helper()
-	var f *fault.Error
 	var got []string
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*fault.Error](err); ok {
 		for _, field := range f.Fields {
 			got = append(got, field.Path+" "+field.Code)
 			if field.Message == "" {

@@ -34,23 +34,20 @@ func (t *Templates) Render(ctx context.Context, account, id db.ID, variables jso
 		return RenderResult{}, err
 	}
 	defer pass()
-	found, err := db.All(ctx, t.DB, templateByIDQuery.With(id, account), scanTemplate)
+	found, err := findTemplate(ctx, t.DB, templateByIDQuery.With(id, account))
 	if err != nil {
 		return RenderResult{}, err
-	}
-	if len(found) == 0 {
-		return RenderResult{}, notFound()
 	}
 	values, err := ParseValues(variables)
 	if err != nil {
 		return RenderResult{}, err
 	}
-	c, err := t.loadCompiled(ctx, id, found[0].Published)
+	c, err := t.loadCompiled(ctx, id, found.Published)
 	if err != nil {
 		return RenderResult{}, err
 	}
 	out, err := c.Render(values)
-	return RenderResult{id, found[0].Published, out}, err
+	return RenderResult{id, found.Published, out}, err
 }
 
 // Preview renders a version (0: the newest). It reports missing and unused variables instead of
@@ -131,7 +128,7 @@ func (t *Templates) loadCompiled(ctx context.Context, id db.ID, number int) (*Co
 	if c != nil {
 		return c, nil
 	}
-	v, err := t.loadVersion(ctx, id, number)
+	v, err := findVersion(ctx, t.DB, id, number)
 	if err != nil {
 		return nil, err
 	}

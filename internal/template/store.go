@@ -3,6 +3,7 @@
 package template
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -77,10 +78,7 @@ var (
 )
 
 func scanTemplate(r db.Row) (t Template, err error) {
-	var created, updated int64
-	err = r.Scan(&t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, &created, &updated)
-	t.CreatedAt, t.UpdatedAt = db.Time(created), db.Time(updated)
-	return t, err
+	return t, r.Scan(&t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, db.ScanTime(&t.CreatedAt), db.ScanTime(&t.UpdatedAt))
 }
 
 // storedVariable is a variable as stored in its row.
@@ -125,15 +123,11 @@ func checkLimits(ctx context.Context, tx *db.Tx, account db.ID, templates, bytes
 }
 
 func scanVersion(r db.Row) (v Version, err error) {
-	var created int64
 	var variables string
-	if err := r.Scan(&v.Number, &v.Subject, &v.HTML, &v.Text, &v.InlineCSS, &variables, &created); err != nil {
+	if err := r.Scan(&v.Number, &v.Subject, &v.HTML, &v.Text, &v.InlineCSS, &variables, db.ScanTime(&v.CreatedAt)); err != nil {
 		return v, err
 	}
-	for _, part := range []*string{&v.Subject, &v.HTML, &v.Text} {
-		*part = strings.ReplaceAll(*part, "\x00", "") // an older release accepted NUL on SQLite
-	}
-	v.CreatedAt, v.bytes = db.Time(created), len(v.HTML)+len(v.Text)+len(variables)
+	v.bytes = len(v.HTML) + len(v.Text) + len(variables)
 	d := json.NewDecoder(strings.NewReader(variables))
 	d.UseNumber()
 	var list []storedVariable
@@ -197,11 +191,7 @@ func (t *Templates) insert(ctx context.Context, account db.ID, n CreateParams) (
 		if err := checkLimits(ctx, tx, account, 1, bytes); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, insertTemplateQuery.With(out.ID, account, out.Name, out.Alias, db.Micros(now), bytes)); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, first)
-		return err
+		return tx.Run(ctx, insertTemplateQuery.With(out.ID, account, out.Name, out.Alias, db.Micros(now), bytes), first)
 	})
 	return out, t.translateAliasError(err)
 }
@@ -234,30 +224,21 @@ func (t *Templates) GetVersion(ctx context.Context, account, id db.ID, number in
 
 // load loads a template and the version with a number, 0 for the newest.
 func (t *Templates) load(ctx context.Context, s db.Statement, number int) (Template, error) {
-	found, err := db.All(ctx, t.DB, s, scanTemplate)
+	out, err := findTemplate(ctx, t.DB, s)
 	if err != nil {
-		return Template{}, err
+		return out, err
 	}
-	if len(found) == 0 {
-		return Template{}, notFound()
-	}
-	out := found[0]
-	if number == 0 {
-		number = out.Latest
-	}
-	out.Version, err = t.loadVersion(ctx, out.ID, number)
+	out.Version, err = findVersion(ctx, t.DB, out.ID, cmp.Or(number, out.Latest))
 	return out, err
 }
 
-func (t *Templates) loadVersion(ctx context.Context, id db.ID, number int) (Version, error) {
-	found, err := db.All(ctx, t.DB, versionQuery.With(id, number), scanVersion)
-	if err == nil && len(found) == 0 {
-		err = fault.New(fault.NotFound, "not_found", "The template has no such version.")
-	}
-	if err != nil {
-		return Version{}, err
-	}
-	return found[0], nil
+// findTemplate returns the template that a statement reads or changes, or fault.NotFound.
+func findTemplate(ctx context.Context, r db.Reader, s db.Statement) (Template, error) {
+	return db.Find(ctx, r, s, notFound(), scanTemplate)
+}
+
+func findVersion(ctx context.Context, r db.Reader, id db.ID, number int) (Version, error) {
+	return db.Find(ctx, r, versionQuery.With(id, number), fault.New(fault.NotFound, "not_found", "The template has no such version."), scanVersion)
 }
 
 // List returns an account's templates, newest first, without content.
@@ -268,11 +249,7 @@ func (t *Templates) List(ctx context.Context, account db.ID, page db.Page) ([]Te
 // Delete deletes a template with all its versions, or returns fault.NotFound. Messages that were
 // sent with it don't change.
 func (t *Templates) Delete(ctx context.Context, account, id db.ID) error {
-	n, err := t.DB.Exec(ctx, deleteTemplateQuery.With(id, account))
-	if err == nil && n == 0 {
-		err = notFound()
-	}
-	return err
+	return t.DB.ExecOrFail(ctx, deleteTemplateQuery.With(id, account), notFound())
 }
 
 // Duplicate creates a template from another's newest version, under a new name and without its

@@ -186,8 +186,7 @@ func credentialOf(what string, user db.ID) ratelimit.Credential {
 // tooManyCodesError is the fault of a session or user with too many wrong codes.
 func tooManyCodesError(limited error) error {
 	f := fault.New(fault.RateLimited, "too_many_codes", "There were too many wrong codes. Sign in again later. If they were not yours, somebody knows your password: choose another.")
-	var why *fault.Error
-	if errors.As(limited, &why) {
+	if why, ok := errors.AsType[*fault.Error](limited); ok {
 		f.RetryAfter = why.RetryAfter
 	}
 	return f

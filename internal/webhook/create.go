@@ -10,9 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// newEventsSQL selects the events that were numbered since the mark. The limit is twice the
-// sequencer's batch size, so that it catches up with events that an older release numbered. The
-// events are read once, not once per webhook.
+// newEventsSQL selects the events that were numbered since the mark, at most twice the sequencer's
+// batch size. They are read once, not once per webhook.
 const newEventsSQL = `WITH e AS MATERIALIZED (SELECT id, account, kind, domain, mailbox FROM event
 		WHERE position IS NOT NULL AND position > (SELECT position FROM webhook_position WHERE id = 1)
 			AND EXISTS (SELECT 1 FROM webhook WHERE status = 'enabled')
@@ -67,8 +66,7 @@ func (c *Creator) CreateDeliveries(b *db.Batch) {
 	c.mu.Unlock()
 	b.Queue(createDeliveriesQuery.With(now))
 	b.Queue(wakeAllDispatchQuery.With(now)).Each(func(r db.Row) error {
-		var id db.ID
-		err := r.Scan(&id)
+		id, err := db.ScanID(r)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.pendingWakes = append(c.pendingWakes, id)
@@ -81,8 +79,8 @@ func (c *Creator) CreateDeliveries(b *db.Batch) {
 // sequencer's transaction.
 func (c *Creator) WakeDeliveries() {
 	c.mu.Lock()
-	arrived := append([]db.ID(nil), c.pendingWakes...)
-	c.pendingWakes = c.pendingWakes[:0]
+	arrived := c.pendingWakes
+	c.pendingWakes = nil
 	c.mu.Unlock()
 	if len(arrived) == 0 {
 		return

@@ -5,7 +5,6 @@ package webhook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -113,14 +112,7 @@ func (h *Service) Delivery(ctx context.Context, account, hook, id db.ID) (Delive
 }
 
 func (h *Service) delivery(ctx context.Context, hook, id db.ID) (Delivery, error) {
-	found, err := db.All(ctx, h.o.DB, deliveryQuery.With(hook, id), scanDelivery)
-	if err == nil && len(found) == 0 {
-		err = errDeliveryNotFound
-	}
-	if err != nil {
-		return Delivery{}, err
-	}
-	return found[0], nil
+	return db.Find(ctx, h.o.DB, deliveryQuery.With(hook, id), errDeliveryNotFound, scanDelivery)
 }
 
 // Body returns the body of a delivery: the bytes that are signed. It returns nil if they contain
@@ -153,15 +145,11 @@ func (h *Service) Redeliver(ctx context.Context, account, hook, id db.ID) (Deliv
 	}
 	now := db.Micros(h.o.Now())
 	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, redeliverQuery.With(hook, id, now))
-		if err == nil && n == 0 {
-			err = errDeliveryNotFound
-		}
-		if err == nil {
-			_, err = tx.Exec(ctx, wakeDispatchQuery.With(hook, now))
+		if err := tx.ExecOrFail(ctx, redeliverQuery.With(hook, id, now), errDeliveryNotFound); err != nil {
+			return err
 		}
 		tx.AfterCommit(func() { h.wake(hook) })
-		return err
+		return tx.Run(ctx, wakeDispatchQuery.With(hook, now))
 	})
 	if err != nil {
 		return Delivery{}, err
@@ -186,12 +174,10 @@ var bodyQuery = db.SQL(`SELECT body, COALESCE(content, TRUE) AND (SELECT w.conte
 func (h *Service) body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	var body string
 	var content bool
-	switch err := h.o.DB.One(ctx, bodyQuery.With(hook, id), &body, &content); {
-	case errors.Is(err, db.ErrNoRow):
-		return nil, errPruned
-	case err != nil:
-		return nil, err
-	case body != "":
+	if err := h.o.DB.One(ctx, bodyQuery.With(hook, id), &body, &content); err != nil {
+		return nil, db.IfNoRow(err, errPruned)
+	}
+	if body != "" {
 		return []byte(body), nil
 	}
 	e, err := h.o.Events.Get(ctx, account, id, content && mail)
@@ -205,21 +191,20 @@ func (h *Service) body(ctx context.Context, account, hook, id db.ID, mail bool) 
 }
 
 func scanDelivery(r db.Row) (d Delivery, err error) {
-	var due, created, updated int64
-	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, &due, &d.Code, &d.Error, &d.Test, &created, &updated, &d.Domain, &d.Content)
-	if d.State == Pending {
-		d.NextAt = db.Time(due)
+	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, db.ScanTime(&d.NextAt), &d.Code, &d.Error, &d.Test,
+		db.ScanTime(&d.CreatedAt), db.ScanTime(&d.UpdatedAt), &d.Domain, &d.Content)
+	if d.State != Pending {
+		d.NextAt = time.Time{}
 	}
-	d.CreatedAt, d.UpdatedAt = db.Time(created), db.Time(updated)
 	return d, err
 }
 
 func scanAttempt(r db.Row) (a Attempt, err error) {
-	var started, micros, next int64
+	var micros int64
 	var headers string
-	if err := r.Scan(&a.Number, &started, &micros, &headers, &a.Code, &a.Error, &a.Detail, &a.Response, &next); err != nil {
+	if err := r.Scan(&a.Number, db.ScanTime(&a.StartedAt), &micros, &headers, &a.Code, &a.Error, &a.Detail, &a.Response, db.ScanTime(&a.NextAt)); err != nil {
 		return a, err
 	}
-	a.StartedAt, a.Duration, a.NextAt = db.Time(started), time.Duration(micros)*time.Microsecond, db.Time(next)
+	a.Duration = time.Duration(micros) * time.Microsecond
 	return a, json.Unmarshal([]byte(headers), &a.Headers)
 }

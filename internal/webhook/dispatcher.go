@@ -240,13 +240,13 @@ func (l *dispatcher) readDue(ctx context.Context) {
 	if len(rows) == limit {
 		return
 	}
-	var next int64
-	err = l.h.o.DB.One(ctx, nextDueDeliveryQuery.With(l.id, db.Micros(now)), &next)
-	if err != nil && !errors.Is(err, db.ErrNoRow) {
+	var next time.Time
+	err = l.h.o.DB.One(ctx, nextDueDeliveryQuery.With(l.id, db.Micros(now)), db.ScanTime(&next))
+	if db.IfNoRow(err, nil) != nil {
 		l.handleError(ctx, "reading what is due for a webhook", err)
 		return
 	}
-	l.moreDue, l.nextDue = false, db.Time(next)
+	l.moreDue, l.nextDue = false, next
 }
 
 // canStart reports whether an attempt may start.

@@ -4,8 +4,8 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -37,12 +37,8 @@ var (
 // since their events are deleted too. Call it until it returns 0.
 func (h *Service) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	var hook db.ID
-	err := h.o.DB.One(ctx, agedWebhookQuery.With(db.MinIDAt(before)), &hook)
-	if errors.Is(err, db.ErrNoRow) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, err
+	if err := h.o.DB.One(ctx, agedWebhookQuery.With(db.MinIDAt(before)), &hook); err != nil {
+		return 0, db.IfNoRow(err, nil)
 	}
 	return h.pruneHook(ctx, hook, db.MinIDAt(before), limit)
 }
@@ -50,18 +46,11 @@ func (h *Service) Prune(ctx context.Context, before time.Time, limit int) (int, 
 func (h *Service) pruneHook(ctx context.Context, hook, before db.ID, limit int) (int, error) {
 	n := 0
 	err := h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n = 0
-		last := db.ID(0)
-		err := tx.Each(ctx, pruneDeliveriesQuery.With(hook, before, limit), func(r db.Row) error {
-			var id db.ID
-			err := r.Scan(&id)
-			n, last = n+1, max(last, id)
+		pruned, err := db.All(ctx, tx, pruneDeliveriesQuery.With(hook, before, limit), db.ScanID)
+		if n = len(pruned); n == 0 || err != nil {
 			return err
-		})
-		if err == nil && n > 0 {
-			_, err = tx.Exec(ctx, pruneAttemptsQuery.With(hook, last))
 		}
-		return err
+		return tx.Run(ctx, pruneAttemptsQuery.With(hook, slices.Max(pruned)))
 	})
 	return n, err
 }
@@ -70,12 +59,8 @@ func (h *Service) pruneHook(ctx context.Context, hook, before db.ID, limit int) 
 func (h *Service) purge(ctx context.Context) (more bool, err error) {
 	var hook db.ID
 	over := db.Micros(h.o.Now().Add(-purgeAfter))
-	err = h.o.DB.One(ctx, deletedWebhookQuery.With(over), &hook)
-	if errors.Is(err, db.ErrNoRow) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
+	if err := h.o.DB.One(ctx, deletedWebhookQuery.With(over), &hook); err != nil {
+		return false, db.IfNoRow(err, nil)
 	}
 	if n, err := h.pruneHook(ctx, hook, math.MaxInt64, purgeChunk); n > 0 || err != nil {
 		return true, err

@@ -72,8 +72,9 @@ func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Ti
 	}
 	from--
 	for seen := 0; seen < maxReplay; {
-		var to, count, last int64
-		if err := h.o.DB.One(ctx, replayChunkQuery.With(account, from), &to, &count, &last); err != nil || count == 0 {
+		var to, count int64
+		var last time.Time
+		if err := h.o.DB.One(ctx, replayChunkQuery.With(account, from), &to, &count, db.ScanTime(&last)); err != nil || count == 0 {
 			return out, err
 		}
 		n, err := h.replay(ctx, replayEventsQuery.With(account, hook, from, to, db.Micros(h.o.Now()), db.Micros(since), missing), hook)
@@ -81,8 +82,8 @@ func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Ti
 			return out, err
 		}
 		out.Deliveries += int(n)
-		if at := db.Time(last); at.After(out.Through) {
-			out.Through = at
+		if last.After(out.Through) {
+			out.Through = last
 		}
 		if from, seen = to, seen+int(count); count < replayChunkSize {
 			return out, nil
@@ -104,9 +105,8 @@ func (h *Service) replay(ctx context.Context, s db.Statement, hook db.ID) (n int
 		if n, err = tx.Exec(ctx, s); err != nil || n == 0 {
 			return err
 		}
-		_, err = tx.Exec(ctx, wakeDispatchQuery.With(hook, db.Micros(h.o.Now())))
 		tx.AfterCommit(func() { h.wake(hook) })
-		return err
+		return tx.Run(ctx, wakeDispatchQuery.With(hook, db.Micros(h.o.Now())))
 	})
 	return n, err
 }

@@ -4,7 +4,6 @@ package webhook
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -120,16 +119,12 @@ func (h *Service) atCapacity() bool {
 // claim claims webhooks with due deliveries, and returns when to poll again.
 func (h *Service) claim(ctx context.Context) (time.Duration, error) {
 	for {
-		var due int64
-		err := h.o.DB.One(ctx, nextDueQuery.With(), &due)
-		if errors.Is(err, db.ErrNoRow) {
-			return pollInterval, nil
-		}
-		if err != nil {
-			return pollInterval, err
+		var due time.Time
+		if err := h.o.DB.One(ctx, nextDueQuery.With(), db.ScanTime(&due)); err != nil {
+			return pollInterval, db.IfNoRow(err, nil)
 		}
 		now := h.o.Now()
-		if wait := db.Time(due).Sub(now); wait > 0 {
+		if wait := due.Sub(now); wait > 0 {
 			return min(wait, pollInterval), nil
 		}
 		h.mu.Lock()
@@ -157,10 +152,8 @@ func (h *Service) claimDue(ctx context.Context, leaseID db.ID, now time.Time, ca
 		batchers = batchers[:0]
 		b.Queue(claimQuery.With(leaseID, db.Micros(now), capacity)).Each(func(r db.Row) error {
 			var id db.ID
-			var since, rest int64
 			c := circuit{limit: 1}
-			err := r.Scan(&id, &since, &c.level, &rest)
-			c.failingSince, c.pausedUntil = db.Time(since), db.Time(rest)
+			err := r.Scan(&id, db.ScanTime(&c.failingSince), &c.level, db.ScanTime(&c.pausedUntil))
 			batchers = append(batchers, h.newDispatcher(id, leaseID, c))
 			return err
 		})

@@ -3,8 +3,8 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,8 +38,8 @@ var (
 		WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled') {for_update}`)
 	rotateSecretQuery = db.SQL(`UPDATE webhook SET secrets = $3, old_until = $4, revision = revision + 1, updated_at = $5
 		WHERE id = $2 AND account = $1 AND revision = $6 AND status IN ('enabled', 'disabled')`)
-	pendingOtherDomainQuery = db.SQL(`SELECT EXISTS (SELECT 1 FROM webhook_delivery AS d JOIN event AS e ON e.id = d.id
-		WHERE d.webhook = $1 AND d.state = 'pending' AND e.domain <> $2)`)
+	pendingOtherDomainQuery = db.SQL(`SELECT 1 FROM webhook_delivery AS d JOIN event AS e ON e.id = d.id
+		WHERE d.webhook = $1 AND d.state = 'pending' AND e.domain <> $2 LIMIT 1`)
 	// Earlier failures say nothing about another URL, or about a webhook that was enabled again.
 	resetDispatchQuery = db.SQL(`UPDATE webhook_dispatch SET generation = generation + 1, failing_since = 0, level = 0, paused_until = 0,
 			arrivals = arrivals + 1, due_at = $2
@@ -148,28 +148,21 @@ func (h *Service) Create(ctx context.Context, account db.ID, n Spec) (Webhook, s
 	}
 	n.Kinds, n.Domains, n.Mailboxes = *c.Kinds, *c.Domains, *c.Mailboxes
 	s := secrets{Secret: NewSecret()}
-	sealed, err := h.sealSecrets(s)
-	if err != nil {
-		return Webhook{}, "", err
-	}
 	id, now := h.o.DB.NewID(), h.o.Now()
 	status, reason := StatusEnabled, ""
 	if n.Disabled {
 		status, reason = StatusDisabled, ReasonManual
 	}
-	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+	err := h.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		if err := tx.Lock(ctx, "webhooks", account); err != nil {
 			return err
 		}
-		made, err := tx.Exec(ctx, insertWebhookQuery.With(id, account, n.URL, n.Description, encodeList(n.Kinds), encodeList(n.Domains), encodeList(n.Mailboxes),
-			status, reason, db.Micros(now), sealed, MaxPerAccount, n.Content))
-		if err == nil && made == 0 {
-			err = errTooManyWebhooks
+		insert := insertWebhookQuery.With(id, account, n.URL, n.Description, encodeList(n.Kinds), encodeList(n.Domains), encodeList(n.Mailboxes),
+			status, reason, db.Micros(now), h.sealSecrets(s), MaxPerAccount, n.Content)
+		if err := tx.ExecOrFail(ctx, insert, errTooManyWebhooks); err != nil {
+			return err
 		}
-		if err == nil {
-			_, err = tx.Exec(ctx, insertDispatchQuery.With(id))
-		}
-		return err
+		return tx.Run(ctx, insertDispatchQuery.With(id))
 	})
 	if err != nil {
 		return Webhook{}, "", err
@@ -180,14 +173,7 @@ func (h *Service) Create(ctx context.Context, account db.ID, n Spec) (Webhook, s
 
 // Get returns a webhook of an account. It returns a fault.NotFound if there is none.
 func (h *Service) Get(ctx context.Context, account, id db.ID) (Webhook, error) {
-	found, err := db.All(ctx, h.o.DB, webhookQuery.With(account, id), scanWebhook)
-	if err == nil && len(found) == 0 {
-		err = errNotFound
-	}
-	if err != nil {
-		return Webhook{}, err
-	}
-	return found[0], nil
+	return db.Find(ctx, h.o.DB, webhookQuery.With(account, id), errNotFound, scanWebhook)
 }
 
 // List returns a page of an account's webhooks, newest first.
@@ -233,12 +219,8 @@ func (h *Service) update(ctx context.Context, was Webhook, c Change) error {
 		}
 	}
 	if c.OnlyDomain != 0 && n.URL != was.URL {
-		var waits bool
-		if err := h.o.DB.One(ctx, pendingOtherDomainQuery.With(was.ID, c.OnlyDomain), &waits); err != nil {
-			return err
-		}
-		if waits {
-			return errDeliveriesPending
+		if waits, err := db.Exists(ctx, h.o.DB, pendingOtherDomainQuery.With(was.ID, c.OnlyDomain)); err != nil || waits {
+			return cmp.Or(err, error(errDeliveriesPending))
 		}
 	}
 	if c.NoMailRead && !allowedWithoutMailRead(was, n) {
@@ -253,16 +235,13 @@ func (h *Service) update(ctx context.Context, was Webhook, c Change) error {
 	}
 	renew := is.Status == StatusEnabled && (was.Status != StatusEnabled || n.URL != was.URL)
 	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		changed, err := tx.Exec(ctx, updateWebhookQuery.With(was.Account, was.ID, n.URL, n.Description, encodeList(n.Kinds), encodeList(n.Domains), encodeList(n.Mailboxes),
-			is.Status, is.Reason, db.Micros(is.StatusAt), db.Micros(now), was.revision, n.Content))
-		if err == nil && changed == 0 {
-			return errConcurrentChange
-		}
-		if err == nil && renew {
-			_, err = tx.Exec(ctx, resetDispatchQuery.With(was.ID, db.Micros(now)))
-		}
 		tx.AfterCommit(func() { h.notifyChanged(was.ID) })
-		return err
+		err := tx.ExecOrFail(ctx, updateWebhookQuery.With(was.Account, was.ID, n.URL, n.Description, encodeList(n.Kinds), encodeList(n.Domains), encodeList(n.Mailboxes),
+			is.Status, is.Reason, db.Micros(is.StatusAt), db.Micros(now), was.revision, n.Content), errConcurrentChange)
+		if err != nil || !renew {
+			return err
+		}
+		return tx.Run(ctx, resetDispatchQuery.With(was.ID, db.Micros(now)))
 	})
 }
 
@@ -295,12 +274,8 @@ func assign[T any](dst, value *T) {
 // Delete returns a fault.NotFound if there is no such webhook.
 func (h *Service) Delete(ctx context.Context, account, id db.ID) error {
 	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, deleteWebhookQuery.With(account, id, db.Micros(h.o.Now())))
-		if err == nil && n == 0 {
-			err = errNotFound
-		}
 		tx.AfterCommit(func() { h.notifyChanged(id) })
-		return err
+		return tx.ExecOrFail(ctx, deleteWebhookQuery.With(account, id, db.Micros(h.o.Now())), errNotFound)
 	})
 }
 
@@ -313,26 +288,16 @@ func (h *Service) Rotate(ctx context.Context, account, id db.ID, overlap time.Du
 		var revision int64
 		var sealed []byte
 		err := tx.One(ctx, secretsQuery.With(account, id), &revision, &sealed)
-		if errors.Is(err, db.ErrNoRow) {
-			return errNotFound
-		}
 		if err != nil {
-			return err
+			return db.IfNoRow(err, errNotFound)
 		}
 		if s, err = h.openSecrets(sealed); err != nil {
 			return err
 		}
 		now := h.o.Now()
 		s.rotate(now, now.Add(min(max(overlap, 0), SecretOverlap)))
-		if sealed, err = h.sealSecrets(s); err != nil {
-			return err
-		}
-		n, err := tx.Exec(ctx, rotateSecretQuery.With(account, id, sealed, s.oldUntil(), db.Micros(now), revision))
-		if err == nil && n == 0 {
-			err = errConcurrentChange
-		}
 		tx.AfterCommit(func() { h.notifyChanged(id) })
-		return err
+		return tx.ExecOrFail(ctx, rotateSecretQuery.With(account, id, h.sealSecrets(s), s.oldUntil(), db.Micros(now), revision), errConcurrentChange)
 	})
 	if err != nil {
 		return Webhook{}, "", err
@@ -355,13 +320,10 @@ func (h *Service) notifyChanged(id db.ID) {
 
 func scanWebhook(r db.Row) (w Webhook, err error) {
 	var kinds, domains, mailboxes string
-	var statusAt, old, created, updated, failing int64
-	err = r.Scan(&w.ID, &w.Account, &w.URL, &w.Description, &kinds, &domains, &mailboxes, &w.Status, &w.Reason, &statusAt,
-		&old, &created, &updated, &failing, &w.revision, &w.Content)
+	err = r.Scan(&w.ID, &w.Account, &w.URL, &w.Description, &kinds, &domains, &mailboxes, &w.Status, &w.Reason, db.ScanTime(&w.StatusAt),
+		db.ScanTime(&w.OldSecretUntil), db.ScanTime(&w.CreatedAt), db.ScanTime(&w.UpdatedAt), db.ScanTime(&w.FailingSince), &w.revision, &w.Content)
 	w.Kinds = strings.Fields(kinds)
 	w.Domains, w.Mailboxes = decodeIDs(domains), decodeIDs(mailboxes)
-	w.StatusAt, w.OldSecretUntil, w.FailingSince = db.Time(statusAt), db.Time(old), db.Time(failing)
-	w.CreatedAt, w.UpdatedAt = db.Time(created), db.Time(updated)
 	return w, err
 }
 

@@ -106,13 +106,9 @@ func (h *Service) saveTest(ctx context.Context, hook, id db.ID, kind string, bod
 	if !a.accepted() {
 		o.state = Failed
 	}
-	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
-		if _, err := tx.Exec(ctx, insertTestQuery.With(hook, id, kind, o.state, a.code, a.errorCode, string(body), db.Micros(a.startedAt), db.Micros(a.endedAt))); err != nil {
-			return err
-		}
-		_, err := tx.Exec(ctx, insertAttemptQuery.With(o.attemptRow(hook)...))
-		return err
-	})
+	return h.o.DB.Run(ctx,
+		insertTestQuery.With(hook, id, kind, o.state, a.code, a.errorCode, string(body), db.Micros(a.startedAt), db.Micros(a.endedAt)),
+		insertAttemptQuery.With(o.attemptRow(hook)...))
 }
 
 // examples are real events, written by the API's TestPayloads.

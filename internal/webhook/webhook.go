@@ -13,6 +13,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"log/slog"
@@ -135,20 +136,11 @@ type Service struct {
 
 // New returns a Service. Until Run is called, deliveries wait.
 func New(o Options) *Service {
-	def := func(n *int, fallback int) {
-		if *n <= 0 {
-			*n = fallback
-		}
-	}
-	def(&o.MaxAttempts, 400)
-	def(&o.MaxProbes, 100)
-	def(&o.MaxWebhooks, 2000)
-	if o.Timeout <= 0 {
-		o.Timeout = 15 * time.Second
-	}
-	if o.DrainTimeout <= 0 {
-		o.DrainTimeout = 30 * time.Second
-	}
+	o.MaxAttempts = cmp.Or(o.MaxAttempts, 400)
+	o.MaxProbes = cmp.Or(o.MaxProbes, 100)
+	o.MaxWebhooks = cmp.Or(o.MaxWebhooks, 2000)
+	o.Timeout = cmp.Or(o.Timeout, 15*time.Second)
+	o.DrainTimeout = cmp.Or(o.DrainTimeout, 30*time.Second)
 	h := &Service{
 		o: o, slots: make(chan struct{}, o.MaxAttempts), probes: make(chan struct{}, o.MaxProbes),
 		dispatchers: map[db.ID]*dispatcher{}, testsByAccount: map[db.ID]int{},

@@ -989,7 +989,7 @@ CREATE TABLE migration (
   tls              TEXT NOT NULL CHECK (tls IN ('implicit', 'starttls', 'none')),
   username         TEXT NOT NULL,
   password         {blob},          -- sealed; NULL after the end
-  insecure         BIGINT NOT NULL, -- 1: certificates are not checked
+  insecure         BOOLEAN NOT NULL, -- certificates are not checked
   selected_folders TEXT NOT NULL,   -- JSON list of folders; '' for all
   source           BIGINT NOT NULL, -- hash of host and user name: one migration at a time
   state            TEXT NOT NULL CHECK (state IN ('queued', 'running', 'completed', 'failed', 'cancelled')),
@@ -997,7 +997,7 @@ CREATE TABLE migration (
   lease            BIGINT,          -- node's lease; NULL for none
   due_at           BIGINT,          -- when to run, while no node does; NULL: ended
   retries          BIGINT NOT NULL, -- failures in a row without progress
-  planned          BIGINT NOT NULL, -- 1 once the folders are known
+  planned          BOOLEAN NOT NULL, -- the folders are known
   folders          BIGINT NOT NULL,
   folders_done     BIGINT NOT NULL,
   messages         BIGINT NOT NULL, -- of all folders
@@ -1033,7 +1033,7 @@ CREATE TABLE migration_folder (
   target      TEXT NOT NULL,   -- here
   state       TEXT NOT NULL CHECK (state IN ('waiting', 'done', 'failed')),
   error       TEXT NOT NULL,   -- why it failed; '' for none
-  subscribed  BIGINT NOT NULL,
+  subscribed  BOOLEAN NOT NULL,
   uidvalidity BIGINT NOT NULL, -- of what follows
   last_uid    BIGINT NOT NULL, -- last UID done
   messages    BIGINT NOT NULL,
