@@ -22,8 +22,7 @@ func (b *bench) apiSends(ctx context.Context, s *system, _ int) error {
 			if err != nil {
 				return err
 			}
-			b.report.add(fmt.Sprintf("api/%d/%d", accounts, conns), s.name, rateMetric(out.rate()),
-				durationMetric("p50", out.percentile(50)), durationMetric("p99", out.percentile(99)), countMetric("backlog", waiting))
+			b.report.add(fmt.Sprintf("api/%d/%d", accounts, conns), s.name, append(out.metrics(), countMetric("backlog", waiting))...)
 			if err := s.drain(ctx); err != nil {
 				return err
 			}

@@ -189,7 +189,7 @@ func errorNote(err error) string {
 func (b *bench) start(ctx context.Context) error {
 	o := b.options
 	if o.mailstead != "" && !o.skip.MatchString("Mailstead, SQLite") {
-		if _, err := startMailstead(ctx, b, "SQLite", "sqlite"); err != nil {
+		if err := startMailstead(ctx, b, "SQLite", "sqlite"); err != nil {
 			return fmt.Errorf("starting Mailstead on SQLite: %w", err)
 		}
 		b.noteSetup("Mailstead, SQLite")
@@ -197,7 +197,7 @@ func (b *bench) start(ctx context.Context) error {
 	if o.mailstead != "" && o.postgres != "" && !o.skip.MatchString("Mailstead, PostgreSQL") {
 		database, err := newDatabase(ctx, o.postgres, "all")
 		if err == nil {
-			_, err = startMailstead(ctx, b, "PostgreSQL", database)
+			err = startMailstead(ctx, b, "PostgreSQL", database)
 		}
 		if err != nil {
 			return fmt.Errorf("starting Mailstead on PostgreSQL: %w", err)

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/cmd/load/imap"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // growthRun runs the same work in turn on a service with little data and on one with a hundred
@@ -186,19 +187,15 @@ func (g *grownService) create(path string, in map[string]any) (id string, err er
 // be found.
 func (g *grownService) waitInbound(ctx context.Context, n int) error {
 	for _, path := range []string{"/events?type=inbound_email", "/events?type=delivery_status", "/outbound/messages?recipient=" + g.domainName} {
-		for {
+		for found := 0; found < n; {
 			got, err := g.getPage(path)
-			if err != nil || len(got.Data) >= n {
-				if err != nil {
-					return err
-				}
-				break
+			if err == nil {
+				err = notify.Sleep(ctx, 50*time.Millisecond)
 			}
-			select {
-			case <-ctx.Done():
-				return ctx.Err()
-			case <-time.After(50 * time.Millisecond):
+			if err != nil {
+				return err
 			}
+			found = len(got.Data)
 		}
 	}
 	return nil
@@ -254,11 +251,10 @@ func (g *grownService) connect() (err error) {
 	if g.conn, err = dialHTTP(g.system.http); err != nil {
 		return err
 	}
-	if g.session, err = imap.Dial(g.system.imap, "", clientTLS()); err != nil {
-		return err
+	if g.session, err = g.system.openIMAP(g.reader); err == nil {
+		g.session.GrowBuffer()
 	}
-	g.session.GrowBuffer()
-	return g.session.Login(g.reader.address, g.reader.password)
+	return err
 }
 
 // measureBoth measures the same on both services in turn. It discards the first result, which reads

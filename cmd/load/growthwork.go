@@ -124,7 +124,7 @@ func (r *growthRun) receive() error {
 	}()
 	return r.measureBoth("arrive", 30, func(g *grownService, _ int) (err error) {
 		if sessions[g] == nil { // the first is not counted
-			if mail[g], err = r.b.signer.sign(plainMessage(1, from, g.reader.address, 4<<10), "bench-sink.net"); err != nil {
+			if mail[g], err = r.b.signer.sign(plainMessage(1, from, g.reader.address), "bench-sink.net"); err != nil {
 				return err
 			}
 			if sessions[g], err = smtp.Dial(g.system.mx); err != nil {

@@ -27,7 +27,7 @@ type imapRun struct {
 func (b *bench) imapWork(ctx context.Context, s *system, round int) error {
 	r := &imapRun{b: b, s: s, mailbox: s.privateMailboxes[round], messageCount: len(b.messages)}
 	var err error
-	if r.c, err = r.session(); err != nil {
+	if r.c, err = s.openIMAP(r.mailbox); err != nil {
 		return err
 	}
 	defer func() { _ = r.c.Close() }()
@@ -50,31 +50,24 @@ func (r *imapRun) add(row string, figures ...metric) {
 	r.b.report.add("imap/"+row, r.s.name, figures...)
 }
 
-// session connects and signs in.
-func (r *imapRun) session() (*imap.Client, error) {
-	c, err := imap.Dial(r.s.imap, "", clientTLS())
-	if err != nil {
-		return nil, err
-	}
-	if err := c.Login(r.mailbox.address, r.mailbox.password); err != nil {
-		return nil, errors.Join(err, c.Close())
-	}
-	return c, nil
-}
-
-// do runs a command and checks the number of untagged responses: a fast wrong response must not
+// runCommand runs a command and checks the number of untagged responses: a fast wrong response must not
 // count. Servers may add a few of their own.
-func (r *imapRun) do(command string, lines int) (imap.Response, error) {
-	a, err := r.c.Command(command)
+func runCommand(c *imap.Client, command string, lines int) (imap.Response, error) {
+	a, err := c.Command(command)
 	if err == nil && (a.Lines < lines || a.Lines > lines+lines/100+20) {
-		err = fmt.Errorf("%s: %d responses instead of %d", command, a.Lines, lines)
+		err = fmt.Errorf("%.60s: %d responses instead of %d", command, a.Lines, lines)
 	}
 	return a, err
 }
 
 func (r *imapRun) measure(command string, lines int) (time.Duration, error) {
-	return measure(func() error {
-		_, err := r.do(command, lines)
+	return measureCommand(r.c, command, lines)
+}
+
+// median runs the same command n times and returns the median of its times.
+func (r *imapRun) median(n int, command string, lines int) (time.Duration, error) {
+	return medianDuration(n, func() error {
+		_, err := runCommand(r.c, command, lines)
 		return err
 	})
 }
@@ -88,7 +81,7 @@ func (r *imapRun) fill() error {
 		until int
 	}{{"append1", 1, r.messageCount / 5}, {"append4", 4, r.messageCount}} {
 		out, err := runSessions(step.conns, runLimit{step.until - int(next.Load()), 10 * time.Minute}, func(int) (func() error, func() error, error) {
-			c, err := r.session()
+			c, err := r.s.openIMAP(r.mailbox)
 			if err != nil {
 				return nil, nil, err
 			}

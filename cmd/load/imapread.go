@@ -18,18 +18,12 @@ func (r *imapRun) read() error {
 	if err != nil {
 		return err
 	}
-	later, err := medianDuration(3, func() error {
-		_, err := r.do("FETCH 1:* "+overview, r.messageCount)
-		return err
-	})
+	later, err := r.median(3, "FETCH 1:* "+overview, r.messageCount)
 	if err != nil {
 		return err
 	}
 	r.add("envelope", durationMetric("first", first), durationMetric("later", later))
-	flags, err := medianDuration(5, func() error {
-		_, err := r.do("FETCH 1:* FLAGS", r.messageCount)
-		return err
-	})
+	flags, err := r.median(5, "FETCH 1:* FLAGS", r.messageCount)
 	if err != nil {
 		return err
 	}
@@ -43,7 +37,7 @@ func (r *imapRun) bodies() error {
 		size += len(l)
 	}
 	all, err := medianDuration(3, func() error {
-		a, err := r.do("FETCH 1:* BODY.PEEK[]", r.messageCount)
+		a, err := runCommand(r.c, "FETCH 1:* BODY.PEEK[]", r.messageCount)
 		if err == nil && a.Bytes < int64(size) {
 			err = fmt.Errorf("all bodies are %d bytes instead of %d", a.Bytes, size)
 		}
@@ -55,7 +49,7 @@ func (r *imapRun) bodies() error {
 	r.add("bodies", durationMetric("", all))
 	chance := newRand(7)
 	one, err := medianDuration(500, func() error {
-		_, err := r.do(fmt.Sprintf("FETCH %d BODY.PEEK[]", 1+chance.IntN(r.messageCount)), 1)
+		_, err := runCommand(r.c, fmt.Sprintf("FETCH %d BODY.PEEK[]", 1+chance.IntN(r.messageCount)), 1)
 		return err
 	})
 	r.add("body", durationMetric("", one))

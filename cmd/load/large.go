@@ -34,7 +34,7 @@ func (b *bench) largeAttachments(ctx context.Context, s *system, _ int) error {
 	if err := s.drain(ctx); err != nil || s.process == nil {
 		return err
 	}
-	peak, err := readStatusField(fmt.Sprintf("/proc/%d/status", s.process.cmd.Process.Pid), "VmHWM:")
+	peak, err := readStatusField(fmt.Sprintf("/proc/%d/status", s.process.cmd.Process.Pid), "VmHWM")
 	b.report.add("large/16", s.name, memoryMetric("peak", peak))
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -22,16 +21,8 @@ func describeMachine(dir string) string {
 		parts = append(parts, "memory "+total)
 	}
 	parts = append(parts, "disk "+fileSystem(dir))
-	var u syscall.Utsname
-	if syscall.Uname(&u) == nil {
-		release := []byte{}
-		for _, c := range u.Release {
-			if c == 0 {
-				break
-			}
-			release = append(release, byte(c)) //nolint:gosec,unconvert // the type differs by architecture
-		}
-		parts = append(parts, "Linux "+string(release))
+	if release, err := os.ReadFile("/proc/sys/kernel/osrelease"); err == nil {
+		parts = append(parts, "Linux "+strings.TrimSpace(string(release)))
 	}
 	parts = append(parts, runtime.Version())
 	if text, err := os.ReadFile("/proc/loadavg"); err == nil {

@@ -37,14 +37,14 @@ type mailstead struct {
 	system                *system
 }
 
-func startMailstead(ctx context.Context, b *bench, engine, database string) (*system, error) {
+func startMailstead(ctx context.Context, b *bench, engine, database string) error {
 	addrs, outside, err := addExternalDomains(b.names, strings.ToLower(engine))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	sink, err := smtp.Listen(addrs, b.sinkTLS)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	m := &mailstead{binary: b.options.mailstead, dir: filepath.Join(b.dir, "mailstead-"+strings.ToLower(engine)), database: database, names: b.names}
 	m.system = &system{name: "Mailstead, " + engine, sink: sink, externalDomains: outside, restart: m.start, dataDir: m.dir}
@@ -53,17 +53,17 @@ func startMailstead(ctx context.Context, b *bench, engine, database string) (*sy
 		err = m.choosePorts()
 	}
 	if err != nil {
-		return nil, errors.Join(err, sink.Close())
+		return errors.Join(err, sink.Close())
 	}
 	m.system.binarySize = info.Size()
 	if m.system.process, err = m.start(ctx); err != nil {
-		return nil, errors.Join(err, sink.Close())
+		return errors.Join(err, sink.Close())
 	}
 	b.systems = append(b.systems, m.system) // from here on, it is stopped with the others
 	if err := b.idleMemory(ctx, m.system); err != nil {
-		return nil, err
+		return err
 	}
-	return m.system, m.provision(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds+sizeMailboxes)
+	return m.provision(ctx, strings.ToLower(engine)+"-home.net", b.options.accounts, b.options.rounds+sizeMailboxes)
 }
 
 // choosePorts selects free ports for the service.

@@ -9,19 +9,13 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/cmd/load/imap"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // settleTime is the idle time before a server's memory is measured.
 const settleTime = 3 * time.Second
 
-func waitSettled(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(settleTime):
-		return nil
-	}
-}
+func waitSettled(ctx context.Context) error { return notify.Sleep(ctx, settleTime) }
 
 func memoryMetric(label string, bytes float64) metric { return metric{label, bytes / 1e6, megabytes} }
 

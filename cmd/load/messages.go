@@ -46,12 +46,12 @@ func randomText(r *mathrand.Rand, size int) string {
 
 func newRand(seed uint64) *mathrand.Rand { return mathrand.New(mathrand.NewPCG(seed, 1)) }
 
-// plainMessage returns a message of about size bytes.
-func plainMessage(seed int, from, to string, size int) []byte {
+// plainMessage returns a message of about 4 KiB.
+func plainMessage(seed int, from, to string) []byte {
 	r := newRand(uint64(seed))
 	return fmt.Appendf(nil, "From: Sender <%s>\r\nTo: <%s>\r\nSubject: %s\r\nDate: Mon, 02 Nov 2026 10:%02d:%02d +0000\r\n"+
 		"Message-ID: <%d.%d@bench-sink.net>\r\nMIME-Version: 1.0\r\nContent-Type: text/plain; charset=utf-8\r\n\r\n%s\r\n",
-		from, to, randomText(r, 30)[:28], seed/60%60, seed%60, seed, r.Uint32(), randomText(r, size-330))
+		from, to, randomText(r, 30)[:28], seed/60%60, seed%60, seed, r.Uint32(), randomText(r, 4<<10-330))
 }
 
 // folderMessages returns the messages of the IMAP folder: every fourth has two parts, and 1 % have

@@ -34,19 +34,13 @@ func peerProgram(name string) (string, error) {
 
 // waitTLS waits until a server sends its greeting over TLS.
 func waitTLS(ctx context.Context, p *process, addr string) error {
-	for {
-		if c, err := imap.Dial(addr, "", clientTLS()); err == nil {
-			return c.Close()
+	return p.waitReady(ctx, func() bool {
+		c, err := imap.Dial(addr, "", clientTLS())
+		if err == nil {
+			err = c.Close()
 		}
-		select {
-		case <-p.done:
-			text, _ := os.ReadFile(p.log) // only for the error message
-			return errors.New("it ended before it greeted: " + string(text[max(0, len(text)-2000):]))
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Millisecond):
-		}
-	}
+		return err == nil
+	})
 }
 
 // writePeerCertificate writes a certificate for the peers.

@@ -67,14 +67,22 @@ func (p *process) stop() error {
 // waitGreeting waits until a server greets at addr. It polls frequently, because the start-up time
 // depends on it.
 func (p *process) waitGreeting(ctx context.Context, addr string) error {
+	return p.waitReady(ctx, func() bool {
+		conn, err := net.DialTimeout("tcp", addr, time.Second)
+		if err != nil {
+			return false
+		}
+		conn.SetDeadline(time.Now().Add(2 * time.Second))
+		_, err = bufio.NewReader(conn).ReadByte()
+		_ = conn.Close()
+		return err == nil
+	})
+}
+
+func (p *process) waitReady(ctx context.Context, ready func() bool) error {
 	for {
-		if conn, err := net.DialTimeout("tcp", addr, time.Second); err == nil {
-			conn.SetDeadline(time.Now().Add(2 * time.Second))
-			_, err = bufio.NewReader(conn).ReadByte()
-			_ = conn.Close()
-			if err == nil {
-				return nil
-			}
+		if ready() {
+			return nil
 		}
 		select {
 		case <-p.done:
@@ -92,11 +100,11 @@ func (p *process) waitGreeting(ctx context.Context, addr string) error {
 func (p *process) memory() (float64, error) {
 	tree := descendants(p.cmd.Process.Pid)
 	if len(tree) == 1 {
-		return readStatusField(fmt.Sprintf("/proc/%d/status", tree[0]), "VmRSS:")
+		return readStatusField(fmt.Sprintf("/proc/%d/status", tree[0]), "VmRSS")
 	}
 	total := 0.0
 	for _, pid := range tree {
-		kb, err := readStatusField(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss:")
+		kb, err := readStatusField(fmt.Sprintf("/proc/%d/smaps_rollup", pid), "Pss")
 		if errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
 			continue // it ended meanwhile
 		}
@@ -134,17 +142,14 @@ func descendants(root int) []int {
 }
 
 func readStatusField(file, name string) (float64, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
+	if _, err := os.Stat(file); err != nil {
 		return 0, err
 	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Fields(line); len(f) == 3 && f[0] == name {
-			kb, err := strconv.ParseFloat(f[1], 64)
-			return kb * 1024, err
-		}
+	var kb float64
+	if _, err := fmt.Sscan(readField(file, name), &kb); err != nil {
+		return 0, fmt.Errorf("%s has no %s", file, name)
 	}
-	return 0, fmt.Errorf("%s has no %s", file, name)
+	return kb * 1024, nil
 }
 
 // freePorts returns a port base with all ports free on 127.0.0.1.

@@ -26,6 +26,11 @@ type runResult struct {
 
 func (o runResult) rate() float64 { return float64(o.done) / o.elapsed.Seconds() }
 
+// metrics returns the rate and the percentiles that most rows show.
+func (o runResult) metrics() []metric {
+	return []metric{rateMetric(o.rate()), durationMetric("p50", o.percentile(50)), durationMetric("p99", o.percentile(99))}
+}
+
 // percentile returns the time within which p of 100 units were done.
 func (o runResult) percentile(p int) time.Duration {
 	if len(o.durations) == 0 {

@@ -24,8 +24,7 @@ func (b *bench) submissions(ctx context.Context, s *system, _ int) error {
 		if err != nil {
 			return err
 		}
-		b.report.add(fmt.Sprintf("submission/%d", n), s.name, rateMetric(out.rate()),
-			durationMetric("p50", out.percentile(50)), durationMetric("p99", out.percentile(99)), countMetric("backlog", waiting))
+		b.report.add(fmt.Sprintf("submission/%d", n), s.name, append(out.metrics(), countMetric("backlog", waiting))...)
 		if err := s.drain(ctx); err != nil {
 			return err
 		}
@@ -42,7 +41,7 @@ func (s *system) submit(n int, b runLimit, domains []string) (runResult, error) 
 		if err != nil {
 			return nil, nil, err
 		}
-		message := plainMessage(i, me.address, "someone@"+domains[0], 4<<10)
+		message := plainMessage(i, me.address, "someone@"+domains[0])
 		return func() error {
 			k := int(next.Add(1))
 			err := c.Send(me.address, fmt.Sprintf("user%d@%s", k, domains[k%len(domains)]), message)
@@ -78,7 +77,7 @@ func (b *bench) inbound(ctx context.Context, s *system, _ int) error {
 			if err != nil {
 				return err
 			}
-			figures := []metric{rateMetric(out.rate()), durationMetric("p50", out.percentile(50)), durationMetric("p99", out.percentile(99))}
+			figures := out.metrics()
 			if s.queueLength != nil {
 				waiting, err := s.queueLength()
 				if err != nil {
@@ -147,7 +146,7 @@ func (b *bench) silentDNS(ctx context.Context, s *system, _ int) error {
 				if err != nil {
 					return
 				}
-				_ = errors.Join(c.Send(from, s.mailboxes[i%len(s.mailboxes)].address, plainMessage(i, from, s.mailboxes[0].address, 4<<10)), c.Close()) // any response will do
+				_ = errors.Join(c.Send(from, s.mailboxes[i%len(s.mailboxes)].address, plainMessage(i, from, s.mailboxes[0].address)), c.Close()) // any response will do
 			}
 		})
 	}
@@ -167,7 +166,7 @@ func (b *bench) receive(s *system, n, boxes int) (runResult, error) {
 	var next atomic.Int64
 	return runSessions(n, runLimit{b.options.count, b.options.limit}, func(i int) (func() error, func() error, error) {
 		from := fmt.Sprintf("writer%d@bench-sink.net", i)
-		message, err := b.signer.sign(plainMessage(i, from, s.mailboxes[0].address, 4<<10), "bench-sink.net")
+		message, err := b.signer.sign(plainMessage(i, from, s.mailboxes[0].address), "bench-sink.net")
 		if err != nil {
 			return nil, nil, err
 		}

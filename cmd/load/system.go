@@ -5,14 +5,17 @@ package main
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync/atomic"
 	"time"
 
+	"github.com/mailstead/mailstead/cmd/load/imap"
 	"github.com/mailstead/mailstead/cmd/load/smtp"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fulltext"
+	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // system is a server under test: Mailstead on one engine, or a peer. Fields of missing features are
@@ -50,6 +53,18 @@ type mailbox struct{ address, password string }
 // clientTLS returns a configuration that trusts any certificate.
 func clientTLS() *tls.Config {
 	return &tls.Config{InsecureSkipVerify: true, ServerName: serviceHost} //nolint:gosec // our own server, on loopback
+}
+
+// openIMAP opens an IMAP session of a mailbox.
+func (s *system) openIMAP(m mailbox) (*imap.Client, error) {
+	c, err := imap.Dial(s.imap, "", clientTLS())
+	if err != nil {
+		return nil, err
+	}
+	if err := c.Login(m.address, m.password); err != nil {
+		return nil, errors.Join(err, c.Close())
+	}
+	return c, nil
 }
 
 // backlog returns the number of accepted messages that are not delivered yet.
@@ -96,10 +111,8 @@ func (s *system) drain(ctx context.Context) error {
 		if err != nil || n == 0 {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if notify.Sleep(ctx, 50*time.Millisecond) != nil {
 			return fmt.Errorf("%d messages still wait in the queue", n)
-		case <-time.After(50 * time.Millisecond):
 		}
 	}
 }

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// unit is the unit of a figure.
-type unit int
+// unit is the unit of a figure, as it is printed.
+type unit string
 
 const (
-	perSecond unit = iota
-	milliseconds
-	number
-	kibibytes
-	megabytes
-	seconds
-	ratio
+	perSecond    unit = "/s"
+	milliseconds unit = " ms"
+	kibibytes    unit = " KiB"
+	megabytes    unit = " MB"
+	seconds      unit = " s"
+	number       unit = ""
+	ratio        unit = " " // printed with significant digits only
 )
 
 // metric is a number in a cell, such as "p99".
@@ -38,24 +38,11 @@ func durationMetric(label string, d time.Duration) metric {
 func countMetric(label string, n int64) metric { return metric{label, float64(n), number} }
 
 func (f metric) String() string {
-	text := ""
-	switch f.unit {
-	case perSecond:
-		text = thousands(f.value) + "/s"
-	case milliseconds:
-		text = significant(f.value) + " ms"
-	case kibibytes:
-		text = significant(f.value) + " KiB"
-	case megabytes:
-		text = significant(f.value) + " MB"
-	case seconds:
-		text = significant(f.value) + " s"
-	case ratio:
-		return f.label + " " + significant(f.value)
-	default:
+	text := significant(f.value)
+	if f.unit == perSecond || f.unit == number {
 		text = thousands(f.value)
 	}
-	return strings.TrimSpace(f.label + " " + text)
+	return strings.TrimSpace(f.label + " " + text + string(f.unit))
 }
 
 // significant formats a number with about three digits.

@@ -193,8 +193,7 @@ func (f *forwarder) post(ctx context.Context, e *client.StreamedEvent) (string, 
 	r.Header.Set("User-Agent", "Mailstead-Webhooks/"+version)
 	resp, err := f.http.Do(r)
 	if err != nil {
-		var u *url.Error
-		if errors.As(err, &u) {
+		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
 		return "", err

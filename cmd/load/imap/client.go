@@ -10,9 +10,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -192,7 +192,7 @@ func (c *Client) readResponse(tag string, a *Response) (tagged bool, err error) 
 			return false, nil
 		}
 		if _, err := c.r.Discard(n); err != nil {
-			return false, unexpectedEOF(err)
+			return false, fmt.Errorf("within a literal: %w", err)
 		}
 		a.Bytes += int64(n)
 	}
@@ -214,20 +214,4 @@ func literalSize(line []byte) int {
 	return n
 }
 
-func unexpectedEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
-}
-
-func quote(s string) string {
-	out := []byte{'"'}
-	for i := range len(s) {
-		if s[i] == '"' || s[i] == '\\' {
-			out = append(out, '\\')
-		}
-		out = append(out, s[i])
-	}
-	return string(append(out, '"'))
-}
+func quote(s string) string { return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(s) + `"` }

@@ -100,12 +100,9 @@ func (s *Server) Add(name, kind, value string) error {
 	key := strings.ToLower(rr.Header().Name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, have := range s.records[key] {
-		if dns.IsDuplicate(have, rr) {
-			return nil
-		}
+	if !slices.ContainsFunc(s.records[key], func(have dns.RR) bool { return dns.IsDuplicate(have, rr) }) {
+		s.records[key] = append(s.records[key], rr)
 	}
-	s.records[key] = append(s.records[key], rr)
 	return nil
 }
 
