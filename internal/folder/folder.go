@@ -10,7 +10,6 @@
 package folder
 
 import (
-	"context"
 	"log/slog"
 	"sync"
 	"time"
@@ -67,14 +66,8 @@ type Options struct {
 	MaxMessages int
 	// MaxFolders is how many folders a mailbox may have; 0 is DefaultMaxFolders.
 	MaxFolders int
-	// Prefilter asks the index which of some messages of a mailbox, in the order of their ids, may
-	// contain which of the texts. The result may omit messages and may have false positives, but
-	// must not have false negatives. Search scans if Prefilter is nil or returns nil.
-	Prefilter func(ctx context.Context, mailbox db.ID, among []db.ID, sought []IndexTerm) (*PrefilterResult, error)
-	// QueryIndex asks the index which messages of a mailbox may match a clause, and which messages
-	// it does not know. The search covers one folder or all. It returns nil if the index can't tell
-	// or finds too many. Without QueryIndex, Search and the lists of messages examine all messages.
-	QueryIndex func(ctx context.Context, mailbox db.ID, s IndexQuery) (*IndexResult, error)
+	// Index finds messages by their texts. Without it, Search and the lists of messages examine all.
+	Index Index
 }
 
 // Default limits.

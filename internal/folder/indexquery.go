@@ -18,6 +18,17 @@ type Clause struct {
 	MatchAny bool
 }
 
+// Index is what Search and the lists of messages need of a search index.
+type Index interface {
+	// Prefilter returns which of some messages of a mailbox, in the order of their ids, may contain
+	// which of the texts. The result may omit messages and may have false positives, but must not
+	// have false negatives. It is nil if the index can't tell.
+	Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sought []IndexTerm) (*PrefilterResult, error)
+	// Query returns which messages of a mailbox may match a clause, and which messages the index
+	// does not know. It returns nil if the index can't tell or finds too many.
+	Query(ctx context.Context, mailbox db.ID, s IndexQuery) (*IndexResult, error)
+}
+
 // IndexQuery is a query to an index, for one folder or a whole mailbox.
 type IndexQuery struct {
 	Folder  db.ID  // 0 for all of the mailbox
@@ -75,10 +86,10 @@ const (
 // results, not on the size of the folder.
 func (v *View) candidatesFromIndex(ctx context.Context, c *compiledCriterion) (uids []uint32, known bool, err error) {
 	clause := c.clause()
-	if v.store.QueryIndex == nil || v.snap.Len() < minPrefilter || clause == nil {
+	if v.store.Index == nil || v.snap.Len() < minPrefilter || clause == nil {
 		return nil, false, nil
 	}
-	found, err := v.store.QueryIndex(ctx, v.row.Mailbox, IndexQuery{v.shared.id, v.snap.LastUID(), *clause, min(maxIndexResults, v.snap.Len()/2)})
+	found, err := v.store.Index.Query(ctx, v.row.Mailbox, IndexQuery{v.shared.id, v.snap.LastUID(), *clause, min(maxIndexResults, v.snap.Len()/2)})
 	if err != nil {
 		return nil, false, v.store.logIndexError(ctx, v.row.Mailbox, err)
 	}

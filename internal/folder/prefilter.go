@@ -92,7 +92,7 @@ func (c *compiledCriterion) term() *IndexTerm {
 // prefilter asks the index about the messages that the view leaves undecided, and returns those
 // that remain undecided. It adds the decided matches to hits.
 func (v *View) prefilter(ctx context.Context, c *compiledCriterion, open []uint32, hits *[]uint32) (*PrefilterResult, []uint32, error) {
-	if v.store.Prefilter == nil || len(open) < minPrefilter {
+	if v.store.Index == nil || len(open) < minPrefilter {
 		return nil, open, nil
 	}
 	sought := c.collectTerms(nil)
@@ -105,7 +105,7 @@ func (v *View) prefilter(ctx context.Context, c *compiledCriterion, open []uint3
 	}
 	among := slices.DeleteFunc(slices.Clone(ids), func(id db.ID) bool { return id == 0 })
 	slices.Sort(among)
-	index, err := v.store.Prefilter(ctx, v.row.Mailbox, among, sought)
+	index, err := v.store.Index.Prefilter(ctx, v.row.Mailbox, among, sought)
 	if err != nil {
 		return nil, open, v.store.logIndexError(ctx, v.row.Mailbox, err)
 	}

@@ -168,13 +168,13 @@ func (s *Store) candidatesByFolder(ctx context.Context, folder db.ID, at db.Page
 // index can't tell.
 func (s *Store) candidatesByIndex(ctx context.Context, mailboxes []db.ID, f MessageFilter) (*candidateIDs, error) {
 	clause := f.clause()
-	if s.QueryIndex == nil || clause == nil {
+	if s.Index == nil || clause == nil {
 		return nil, nil
 	}
 	var k candidateIDs
 	unknown := 0
 	for _, box := range mailboxes {
-		found, err := s.QueryIndex(ctx, box, IndexQuery{Clause: *clause, Limit: maxIndexResults - len(k.ids)})
+		found, err := s.Index.Query(ctx, box, IndexQuery{Clause: *clause, Limit: maxIndexResults - len(k.ids)})
 		if err != nil {
 			return nil, s.logIndexError(ctx, box, err)
 		}

@@ -41,13 +41,13 @@ func TestTroubleOfMail(t *testing.T) {
 		h.fill()
 		h.append(h.box, folder.Inbox, numbered(1)...)
 		dbtest.Exec(t, h.db, hideMessages.With())
-		_, err := h.index.indexBatch(h.ctx(), 0, time.Now().Add(time.Hour))
+		_, err := h.indexer.indexBatch(h.ctx(), 0, time.Now().Add(time.Hour))
 		if err == nil || isDamageError(err) || h.index.repair(h.ctx(), err) == nil {
 			t.Errorf("filling: %v", err)
 		}
-		_, err = h.index.sweep(h.ctx())
+		_, err = h.indexer.sweep(h.ctx())
 		for more := true; more && err == nil; {
-			more, err = h.index.sweep(h.ctx())
+			more, err = h.indexer.sweep(h.ctx())
 		}
 		if err == nil || isDamageError(err) {
 			t.Errorf("sweeping: %v", err)
@@ -64,9 +64,9 @@ func TestUnreadYet(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(3)...)
 		dbtest.Exec(t, h.db, hideBlobs.With())
-		_, err := h.index.indexBatch(h.ctx(), 0, time.Now().Add(time.Hour))
+		_, err := h.indexer.indexBatch(h.ctx(), 0, time.Now().Add(time.Hour))
 		h.must(err)
-		if _, err := h.index.indexBatch(h.ctx(), 1, time.Now().Add(time.Hour)); err == nil {
+		if _, err := h.indexer.indexBatch(h.ctx(), 1, time.Now().Add(time.Hour)); err == nil {
 			t.Error("the second pass goes on without them")
 		}
 		if n := h.count(`SELECT COUNT(*) FROM search_tail`); n != 0 {
@@ -89,7 +89,7 @@ func TestUIDsGivenAgain(t *testing.T) {
 		id := h.view(h.Store, h.box, folder.Inbox).Folder().ID
 		dbtest.Exec(t, h.db, loseLast.With(id, 31), giveAgain.With(id, 31))
 		h.index.requestUpdate(h.box)
-		h.must(h.index.updateAllIndexedThrough(h.ctx()))
+		h.must(h.indexer.updateAllIndexedThrough(h.ctx()))
 		if upto := h.count(`SELECT upto FROM search_folder`); upto != 30 {
 			t.Errorf("indexed up to %d", upto)
 		}
@@ -113,10 +113,10 @@ func TestTroubleIsToldOnce(t *testing.T) {
 		}
 		return now
 	}
-	h.index.updatedMailboxes[h.box] = true
+	h.indexer.updatedMailboxes[h.box] = true
 	dbtest.Exec(t, h.db, hideFolders.With())
 	ended := make(chan error, 1)
-	go func() { ended <- h.index.Run(ctx) }()
+	go func() { ended <- h.indexer.Run(ctx) }()
 	for range 100 {
 		<-looks
 	}

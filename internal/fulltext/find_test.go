@@ -53,7 +53,7 @@ func TestCover(t *testing.T) {
 		if got := fmt.Sprint(h.search(v, subject7)); got != "[8 108 151]" {
 			t.Errorf("found %s", got)
 		}
-		h.must(h.index.updateAllIndexedThrough(h.ctx())) // the search asked for it
+		h.must(h.indexer.updateAllIndexedThrough(h.ctx())) // the search asked for it
 		if f := h.find(seek("number 7 ", 1)); f.IndexedThroughUID != 150 {
 			t.Errorf("after a copy, with a message that is not indexed: %+v", f)
 		}
@@ -85,8 +85,8 @@ func TestCoverWhileFilling(t *testing.T) {
 			ahead += indexedThroughInterval
 			return time.Now().Add(ahead)
 		}
-		h.must(h.index.indexPending(h.ctx(), 0))
-		h.must(h.index.updateAllIndexedThrough(h.ctx()))
+		h.must(h.indexer.indexPending(h.ctx(), 0))
+		h.must(h.indexer.updateAllIndexedThrough(h.ctx()))
 		if upto := h.count(`SELECT MAX(upto) FROM search_folder`); !between || upto != 4*indexBatchSize {
 			t.Errorf("noted while it was filled: %v; in the end up to %d", between, upto)
 		}
@@ -97,10 +97,11 @@ func TestCoverWhileFilling(t *testing.T) {
 // each node's results are right before that.
 func TestTwoNodes(t *testing.T) {
 	each(t, func(h *fixture) {
-		other, err := Open(h.ctx(), Options{Path: filepath.Join(t.TempDir(), "search.db"), Folders: h.plain, Now: h.index.Now, Log: h.index.Log})
+		other, err := Open(h.ctx(), Options{Path: filepath.Join(t.TempDir(), "search.db"), Now: h.index.Now, Log: h.index.Log})
 		h.must(err)
 		defer other.Close() //nolint:errcheck // it is thrown away
-		h.plain.Prefilter, h.plain.QueryIndex = other.Prefilter, other.Query
+		h.plain.Index = other
+		indexer := NewIndexer(other, h.plain)
 		h.append(h.box, folder.Inbox, numbered(60)...)
 		h.fill()
 		for _, s := range []*folder.Store{h.Store, h.plain} {
@@ -109,10 +110,10 @@ func TestTwoNodes(t *testing.T) {
 			}
 		}
 		for more := true; more; {
-			more, err = other.indexBatch(h.ctx(), 0, h.index.Now().Add(1e12))
+			more, err = indexer.indexBatch(h.ctx(), 0, h.index.Now().Add(1e12))
 			h.must(err)
 		}
-		h.must(other.updateAllIndexedThrough(h.ctx()))
+		h.must(indexer.updateAllIndexedThrough(h.ctx()))
 		v := h.view(h.plain, h.box, folder.Inbox)
 		found, err := other.Query(h.ctx(), h.box, folder.IndexQuery{Folder: v.Folder().ID, Clause: seek("says <7>", folder.BodyText), Limit: 9})
 		h.must(err)

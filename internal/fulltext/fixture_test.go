@@ -33,11 +33,12 @@ var (
 type fixture struct {
 	testing.TB
 	*folder.Store
-	plain *folder.Store // the same, without an index
-	index *Index
-	db    *db.DB
-	box   db.ID
-	ahead time.Duration // of the clock
+	plain   *folder.Store // the same, without an index
+	index   *Index
+	indexer *Indexer
+	db      *db.DB
+	box     db.ID
+	ahead   time.Duration // of the clock
 }
 
 func newFixture(t testing.TB, url string) *fixture {
@@ -60,9 +61,9 @@ func newFixture(t testing.TB, url string) *fixture {
 func (h *fixture) open(path string) {
 	h.Helper()
 	var err error
-	h.index, err = Open(h.ctx(), Options{Path: path, Folders: h.Store, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
+	h.index, err = Open(h.ctx(), Options{Path: path, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	h.must(err)
-	h.Prefilter, h.QueryIndex = h.index.Prefilter, h.index.Query
+	h.Index, h.indexer = h.index, NewIndexer(h.index, h.Store)
 }
 
 func (h *fixture) newMailbox() db.ID {
@@ -112,11 +113,11 @@ func (h *fixture) fill() {
 	for pass := range passes {
 		for more := true; more; {
 			var err error
-			more, err = h.index.indexBatch(h.ctx(), pass, time.Now().Add(time.Hour))
+			more, err = h.indexer.indexBatch(h.ctx(), pass, time.Now().Add(time.Hour))
 			h.must(err)
 		}
 	}
-	h.must(h.index.updateAllIndexedThrough(h.ctx()))
+	h.must(h.indexer.updateAllIndexedThrough(h.ctx()))
 }
 
 // sweep runs one complete sweep, from any starting point.
@@ -125,7 +126,7 @@ func (h *fixture) sweep() {
 	for range 2 {
 		for more := true; more; {
 			var err error
-			more, err = h.index.sweep(h.ctx())
+			more, err = h.indexer.sweep(h.ctx())
 			h.must(err)
 		}
 	}

@@ -26,7 +26,6 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/folder"
 )
 
 // schemaVersion is the version of the file; a file with another version is rebuilt. It changes with
@@ -92,30 +91,27 @@ CREATE TABLE search_field (
 
 // Options are the dependencies of an Index.
 type Options struct {
-	Path    string // of the file
-	Folders *folder.Store
-	Now     func() time.Time
-	Log     *slog.Logger
+	Path string // of the file
+	Now  func() time.Time
+	Log  *slog.Logger
 }
 
-// Index prefilters searches. It is safe for concurrent use, except that indexing, sweeping and
-// updating the indexed-through UIDs are for one goroutine.
+// Index prefilters searches. It implements folder.Index and is safe for concurrent use. An Indexer
+// fills it.
 type Index struct {
 	Options
-	updatedMailboxes map[db.ID]bool // mailboxes whose indexed-through UIDs must be updated
-	indexedThroughAt time.Time      // when updateAllIndexedThrough last began
-	updateRequests   chan db.ID     // mailboxes for which a search requested an update
-	fileMu           sync.RWMutex   // held while the file is recreated; guards unavailable
-	unavailable      bool           // whether no file could be opened
-	reader, writer   *sql.DB
-	statements       map[string]*sql.Stmt // searchQueries, on reader
-	damage           chan error           // damage that a search found
+	updateRequests chan db.ID   // mailboxes for which a search requested an update of indexed-through UIDs
+	fileMu         sync.RWMutex // held while the file is recreated; guards unavailable
+	unavailable    bool         // whether no file could be opened
+	reader, writer *sql.DB
+	statements     map[string]*sql.Stmt // searchQueries, on reader
+	damage         chan error           // damage that a search found
 }
 
 // Open opens the file, or recreates it if it is missing, damaged or of another version. If it
-// can't, searches work without the index until Run can.
+// can't, searches work without the index until Indexer.Run can.
 func Open(ctx context.Context, o Options) (*Index, error) {
-	x := &Index{Options: o, damage: make(chan error, 1), updatedMailboxes: map[db.ID]bool{}, updateRequests: make(chan db.ID, 100)}
+	x := &Index{Options: o, damage: make(chan error, 1), updateRequests: make(chan db.ID, 100)}
 	err := x.openOrCreate(ctx)
 	if ctx.Err() != nil {
 		return nil, errors.Join(ctx.Err(), x.Close())

@@ -122,14 +122,14 @@ func TestSameAnswers(t *testing.T) {
 				h.append(box, []string{folder.Inbox, "Archive"}[r.IntN(2)], randomMail(r))
 			}
 			for range r.IntN(6) { // usually some remain
-				_, err := h.index.indexBatch(h.ctx(), 0, h.index.Now().Add(1e9))
+				_, err := h.indexer.indexBatch(h.ctx(), 0, h.index.Now().Add(1e9))
 				h.must(err)
 			}
 			if round%3 == 2 {
 				h.sweep()
 			}
 			if r.IntN(2) == 0 { // otherwise the index knows fewer messages
-				h.must(h.index.updateAllIndexedThrough(h.ctx()))
+				h.must(h.indexer.updateAllIndexedThrough(h.ctx()))
 			}
 			with, without := h.view(h.Store, h.box, folder.Inbox), h.view(h.plain, h.box, folder.Inbox)
 			h.sameAnswers(r, with, without)
@@ -334,7 +334,7 @@ func TestAgain(t *testing.T) {
 			t.Errorf("lost: found %v", got)
 		}
 		h.index.Path = path
-		_, err = h.index.indexBatch(h.ctx(), 0, h.index.Now())
+		_, err = h.indexer.indexBatch(h.ctx(), 0, h.index.Now())
 		h.must(h.index.repair(h.ctx(), err))
 		h.fill()
 		check("found again", blockDocs+100)
@@ -351,7 +351,7 @@ func TestLate(t *testing.T) {
 		h.append(h.box, folder.Inbox, numbered(5)...)
 		fill := func(pass int) {
 			t.Helper()
-			_, err := h.index.indexBatch(h.ctx(), pass, h.index.Now().Add(1e12))
+			_, err := h.indexer.indexBatch(h.ctx(), pass, h.index.Now().Add(1e12))
 			h.must(err)
 		}
 		known := func(want int) {

@@ -30,7 +30,7 @@ const (
 
 // updateAllIndexedThrough updates the indexed-through UIDs of the mailboxes with newly indexed
 // messages, and of those that a search requested.
-func (x *Index) updateAllIndexedThrough(ctx context.Context) error {
+func (x *Indexer) updateAllIndexedThrough(ctx context.Context) error {
 	x.indexedThroughAt = x.Now()
 	for {
 		select {
@@ -55,8 +55,8 @@ func (x *Index) updateAllIndexedThrough(ctx context.Context) error {
 
 // updateIndexedThrough updates the indexed-through UIDs of a mailbox's folders, and deletes those
 // of deleted folders.
-func (x *Index) updateIndexedThrough(ctx context.Context, mailbox db.ID) error {
-	folders, err := x.Folders.Folders(ctx, mailbox)
+func (x *Indexer) updateIndexedThrough(ctx context.Context, mailbox db.ID) error {
+	folders, err := x.folders.Folders(ctx, mailbox)
 	if err != nil {
 		return wrapMailDBError(err)
 	}
@@ -121,10 +121,10 @@ func scanIndexedThrough(rows *sql.Rows, err error) (map[db.ID]uint32, error) {
 
 // advanceFolder examines the messages that came since the last time, up to the first that is not
 // indexed. The folder was read before them.
-func (x *Index) advanceFolder(ctx context.Context, mailbox db.ID, f folder.Folder, began uint32) error {
+func (x *Indexer) advanceFolder(ctx context.Context, mailbox db.ID, f folder.Folder, began uint32) error {
 	upto := began
 	for upto+1 < f.UIDNext {
-		uids, ids, err := x.Folders.MessagesAfter(ctx, f.ID, upto, indexedThroughPage)
+		uids, ids, err := x.folders.MessagesAfter(ctx, f.ID, upto, indexedThroughPage)
 		if err != nil {
 			return wrapMailDBError(err)
 		}
@@ -201,7 +201,7 @@ func (x *Index) countIndexed(ctx context.Context, mailbox db.ID, ids []db.ID) (i
 
 // sweepDeletedFolders deletes the indexed-through UIDs of deleted folders, also in mailboxes
 // without any folder.
-func (x *Index) sweepDeletedFolders(ctx context.Context) error {
+func (x *Indexer) sweepDeletedFolders(ctx context.Context) error {
 	for last := int64(0); ; {
 		mailboxes, err := queryInt64s(ctx, x.reader, indexedMailboxesQuery, last, sweepMailboxes)
 		if err != nil || len(mailboxes) == 0 {

@@ -41,8 +41,21 @@ const (
 	maxBodyBytes = 256 << 10
 )
 
+// Indexer fills an Index with the messages of the folders. It is for one goroutine.
+type Indexer struct {
+	*Index
+	folders          *folder.Store
+	updatedMailboxes map[db.ID]bool // mailboxes whose indexed-through UIDs must be updated
+	indexedThroughAt time.Time      // when updateAllIndexedThrough last began
+}
+
+// NewIndexer returns an Indexer.
+func NewIndexer(x *Index, folders *folder.Store) *Indexer {
+	return &Indexer{Index: x, folders: folders, updatedMailboxes: map[db.ID]bool{}}
+}
+
 // Run keeps the index up to date until ctx ends.
-func (x *Index) Run(ctx context.Context) error {
+func (x *Indexer) Run(ctx context.Context) error {
 	tick := time.NewTicker(passes[0].every)
 	defer tick.Stop()
 	var next [len(passes)]time.Time
@@ -86,7 +99,7 @@ func (x *Index) Run(ctx context.Context) error {
 }
 
 // indexPending indexes batches while there are more messages, and rests after each one.
-func (x *Index) indexPending(ctx context.Context, pass int) error {
+func (x *Indexer) indexPending(ctx context.Context, pass int) error {
 	for more := true; more && ctx.Err() == nil; {
 		begin := time.Now()
 		var err error
@@ -100,7 +113,7 @@ func (x *Index) indexPending(ctx context.Context, pass int) error {
 			}
 		}
 		took := time.Since(begin)
-		_ = notify.Sleep(ctx, restFactor*took+x.Folders.IndexDelay(took))
+		_ = notify.Sleep(ctx, restFactor*took+x.folders.IndexDelay(took))
 	}
 	return nil
 }
@@ -115,7 +128,7 @@ const (
 
 // indexBatch indexes one batch of messages created before a time, in one commit. pass is 0 or 1. It
 // returns whether there may be more.
-func (x *Index) indexBatch(ctx context.Context, pass int, before time.Time) (more bool, err error) {
+func (x *Indexer) indexBatch(ctx context.Context, pass int, before time.Time) (more bool, err error) {
 	from, err := x.passProgress(ctx, pass)
 	if err != nil {
 		return false, err
@@ -131,7 +144,7 @@ func (x *Index) indexBatch(ctx context.Context, pass int, before time.Time) (mor
 	if to <= from {
 		return false, nil
 	}
-	seen, err := x.Folders.IndexDocuments(ctx, from, to, indexBatchSize)
+	seen, err := x.folders.IndexDocuments(ctx, from, to, indexBatchSize)
 	if err != nil {
 		return false, wrapMailDBError(err)
 	}
@@ -197,10 +210,10 @@ func (x *Index) filterUnindexed(ctx context.Context, seen []folder.IndexDocument
 // buildDocs computes the signatures of messages. A message whose bytes are lost may have any text:
 // searches that need it report the error. A message that can't be read now is left to the second
 // pass, which waits for it.
-func (x *Index) buildDocs(ctx context.Context, pass int, list []folder.IndexDocument) (docs []doc, err error) {
+func (x *Indexer) buildDocs(ctx context.Context, pass int, list []folder.IndexDocument) (docs []doc, err error) {
 	for _, m := range list {
 		d := doc{m.ID, m.Mailbox, new(signature)}
-		complete, err := x.Folders.EachText(ctx, m, maxBodyBytes, d.signature.add)
+		complete, err := x.folders.EachText(ctx, m, maxBodyBytes, d.signature.add)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()

@@ -23,7 +23,7 @@ func TestRun(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(h.ctx())
 		ended := make(chan error, 1)
-		run := func() { ended <- h.index.Run(ctx) }
+		run := func() { ended <- h.indexer.Run(ctx) }
 		filled := func() {
 			t.Helper()
 			for known := 0; known < 40; {

@@ -28,13 +28,13 @@ func TestNoFile(t *testing.T) {
 			t.Errorf("found %v", got)
 		}
 		h.must(h.index.ReleaseMemory(h.ctx()))
-		_, err := h.index.indexBatch(h.ctx(), 0, h.index.Now())
+		_, err := h.indexer.indexBatch(h.ctx(), 0, h.index.Now())
 		if err = h.index.repair(h.ctx(), err); err == nil {
 			t.Error("a file in a file was opened")
 		}
 		h.must(os.Remove(place))
 		h.must(os.Mkdir(place, 0o700))
-		_, err = h.index.indexBatch(h.ctx(), 0, h.index.Now())
+		_, err = h.indexer.indexBatch(h.ctx(), 0, h.index.Now())
 		h.must(h.index.repair(h.ctx(), err))
 		h.fill()
 		if known, _ := h.narrowed(1, "number"); known != 40 {
@@ -58,7 +58,7 @@ func TestFullDisk(t *testing.T) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs)...)
 		var err error
 		for more := true; more && err == nil; {
-			more, err = h.index.indexBatch(h.ctx(), 0, h.index.Now().Add(1e12))
+			more, err = h.indexer.indexBatch(h.ctx(), 0, h.index.Now().Add(1e12))
 		}
 		if err == nil || isDamageError(err) || h.index.repair(h.ctx(), err) == nil {
 			t.Errorf("without room: %v", err)

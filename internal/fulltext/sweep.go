@@ -33,7 +33,7 @@ const (
 // sweep checks some messages of the index, removes those that are deleted, and returns whether
 // there are more to check. A block is dissolved once half of its messages are gone; the others
 // return to the write buffer.
-func (x *Index) sweep(ctx context.Context) (more bool, err error) {
+func (x *Indexer) sweep(ctx context.Context) (more bool, err error) {
 	at, err := x.passProgress(ctx, sweepPass)
 	if err != nil {
 		return false, err
@@ -45,12 +45,12 @@ func (x *Index) sweep(ctx context.Context) (more bool, err error) {
 }
 
 // sweepBuffer checks the buffered messages that follow after. After the last ones come the blocks.
-func (x *Index) sweepBuffer(ctx context.Context, after db.ID) error {
+func (x *Indexer) sweepBuffer(ctx context.Context, after db.ID) error {
 	ids, err := x.queryIDs(ctx, nextBufferedQuery, after, sweepBufferBatch)
 	if err != nil {
 		return err
 	}
-	there, err := x.Folders.ExistingMessages(ctx, ids)
+	there, err := x.folders.ExistingMessages(ctx, ids)
 	if err != nil {
 		return wrapMailDBError(err)
 	}
@@ -89,7 +89,7 @@ func (x *Index) queryIDs(ctx context.Context, query string, args ...any) (ids []
 const sweepStart = -1
 
 // sweepBlock checks the block that follows after. After the last block the sweep starts again.
-func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err error) {
+func (x *Indexer) sweepBlock(ctx context.Context, after db.ID) (more bool, err error) {
 	var id int64
 	var mailbox db.ID
 	var raw []byte
@@ -110,7 +110,7 @@ func (x *Index) sweepBlock(ctx context.Context, after db.ID) (more bool, err err
 	if err != nil {
 		return false, err
 	}
-	there, err := x.Folders.ExistingMessages(ctx, ids)
+	there, err := x.folders.ExistingMessages(ctx, ids)
 	if err != nil {
 		return false, wrapMailDBError(err)
 	}

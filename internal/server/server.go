@@ -157,7 +157,7 @@ func (s *Server) startTasks(context.Context) error {
 	s.tasks.run(func(ctx context.Context) error { return s.Logins.Run(ctx, s.logFailure("noting networks of log-ins")) })
 	s.tasks.run(s.Folders.Run)
 	s.tasks.run(s.Folders.RunUsageRecount)
-	s.tasks.run(s.Search.Run)
+	s.tasks.run(fulltext.NewIndexer(s.Search, s.Folders).Run)
 	s.drainTasks.run(s.Queue.Run)
 	s.drainTasks.run(s.Webhooks.Run)
 	s.drainTasks.run(s.Migrations.Run)

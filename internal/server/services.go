@@ -49,7 +49,10 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	s.zoneDomains.Store(s.Domains)
 	hasher := credential.NewHasherWithCost(s.Config.PasswordCost)
 	s.Logins = ratelimit.NewLoginLimiter(s.DB, s.key.Subkey("login-limiter"), s.isExempt)
-	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
+	if s.Search, err = fulltext.Open(ctx, fulltext.Options{Path: s.data.file("search.db"), Now: time.Now, Log: s.Log}); err != nil {
+		return err
+	}
+	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log, Index: s.Search,
 		MaxMessages: s.Config.MaxFolderMessages, MaxFolders: s.Config.MaxFolders})
 	if err := s.openMigrations(); err != nil {
 		return err
@@ -62,10 +65,6 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	})
 	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
 	s.Transfers = &mailio.Service{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}
-	if s.Search, err = fulltext.Open(ctx, fulltext.Options{Path: s.data.file("search.db"), Folders: s.Folders, Now: time.Now, Log: s.Log}); err != nil {
-		return err
-	}
-	s.Folders.Prefilter, s.Folders.QueryIndex = s.Search.Prefilter, s.Search.Query
 	s.openOutbound()
 	s.Users = &user.Users{
 		DB: s.DB, Key: s.key, Hasher: hasher, Logins: s.Logins, Issuer: s.Config.Host, BaseURL: s.baseURL(), OperatorAccount: account.OperatorAccount,
