@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"testing"
 
-	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/web"
 )
@@ -19,12 +19,8 @@ import (
 // The requests of one network for links are limited. Other networks, and exempt ones, are not
 // affected.
 func TestUnsubscribeIsLimited(t *testing.T) {
-	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	friend := netip.MustParseAddr("192.0.2.9")
-	a := &API{Services: web.Services{Suppressions: &suppression.List{Key: key}, Log: slog.New(slog.DiscardHandler)}, Exempt: func(from netip.Addr) bool { return from == friend }}
+	a := &API{Services: web.Services{Suppressions: &suppression.List{Key: testkit.Key(t)}, Log: slog.New(slog.DiscardHandler)}, Exempt: func(from netip.Addr) bool { return from == friend }}
 	h := a.Handler()
 	ask := func(from string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest(http.MethodGet, "/u/x", nil)

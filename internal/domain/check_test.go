@@ -52,9 +52,9 @@ func TestLifeOfADomain(t *testing.T) {
 		// day.
 		w.zone.Set("shop.test", "MX 10 mx.elsewhere.test.", `TXT "v=spf1 include:spf.mail.service.test -all"`)
 		w.expect(w.check(dom), domain.StatusVerified, false, true)
-		w.clock.pass(23 * time.Hour)
+		w.clock.Add(23 * time.Hour)
 		w.expect(w.check(dom), domain.StatusVerified, false, true)
-		w.clock.pass(time.Hour)
+		w.clock.Add(time.Hour)
 		w.expect(w.check(dom), domain.StatusDegraded, false, true)
 
 		// A degraded domain can send while a DKIM key is seen.
@@ -84,7 +84,7 @@ func TestKeysMissingForAMoment(t *testing.T) {
 			w.zone.Set(r.Name)
 		}
 		w.expect(w.check(dom), domain.StatusVerified, false, true)
-		w.clock.pass(24 * time.Hour)
+		w.clock.Add(24 * time.Hour)
 		got := w.check(dom)
 		w.expect(got, domain.StatusDegraded, false, false)
 		if r := record(t, got, domain.KindOwnership); r.Status != domain.RecordVerified || r.Error == "" {
@@ -105,7 +105,7 @@ func TestNoAnswerChangesNothing(t *testing.T) {
 			w.zone.ServFail(r.Name)
 		}
 		for range 3 {
-			w.clock.pass(24 * time.Hour)
+			w.clock.Add(24 * time.Hour)
 			w.expect(w.check(dom), domain.StatusVerified, true, true)
 		}
 		got := w.check(dom)
@@ -127,7 +127,7 @@ func TestNoAnswerChangesNothing(t *testing.T) {
 		}
 		w.zone.Set("shop.test")
 		w.check(dom)
-		w.clock.pass(24 * time.Hour)
+		w.clock.Add(24 * time.Hour)
 		w.expect(w.check(dom), domain.StatusDegraded, false, true)
 		w.zone.ServFail("shop.test")
 		w.expect(w.check(dom), domain.StatusDegraded, false, true)
@@ -154,7 +154,7 @@ func TestTimeoutChangesNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.Domains = w.another(hasty)
-	w.clock.pass(48 * time.Hour)
+	w.clock.Add(48 * time.Hour)
 	w.expect(w.check(dom), domain.StatusVerified, true, true)
 }
 
@@ -181,9 +181,9 @@ func TestInclude(t *testing.T) {
 
 		// Without an answer nothing changes, for any time.
 		w.zone.ServFail(ours)
-		w.clock.pass(48 * time.Hour)
+		w.clock.Add(48 * time.Hour)
 		w.expect(spf(domain.RecordTemporaryFailure, "no answer about "+ours), domain.StatusVerified, true, true)
-		w.clock.pass(48 * time.Hour)
+		w.clock.Add(48 * time.Hour)
 		w.expect(spf(domain.RecordTemporaryFailure, "we will ask again"), domain.StatusVerified, true, true)
 		w.zone.ClearFaults(ours)
 
@@ -193,7 +193,7 @@ func TestInclude(t *testing.T) {
 		w.expect(spf(domain.RecordVerified, "For other senders receivers ignore the SPF record: it includes gone.test, which has no record"), domain.StatusVerified, true, true)
 		apex("v=spf1 include:gone.test include:" + ours + " ~all")
 		w.expect(spf(domain.RecordFailed, "Receivers ignore the SPF record: it includes gone.test, which has no record"), domain.StatusVerified, true, true)
-		w.clock.pass(24 * time.Hour)
+		w.clock.Add(24 * time.Hour)
 		w.expect(w.check(dom), domain.StatusDegraded, true, true)
 		apex("v=spf1 include:" + ours + " ~all")
 		w.expect(spf(domain.RecordVerified, ""), domain.StatusVerified, true, true)
@@ -258,7 +258,7 @@ func TestChangeOfHands(t *testing.T) {
 		ofA, ofB := `TXT "`+record(t, a, domain.KindOwnership).Value+`"`, `TXT "`+record(t, b, domain.KindOwnership).Value+`"`
 		w.zone.Set(ownership, ofA, ofB)
 		for range 2 {
-			w.clock.pass(25 * time.Hour)
+			w.clock.Add(25 * time.Hour)
 			w.expect(w.check(b), domain.StatusPending, false, false)
 		}
 		if r := record(t, w.check(b), domain.KindOwnership); r.Status != domain.RecordFailed || r.Error == "" {
@@ -267,18 +267,18 @@ func TestChangeOfHands(t *testing.T) {
 
 		// No record: the owner keeps it too.
 		w.zone.Set(ownership)
-		w.clock.pass(25 * time.Hour)
+		w.clock.Add(25 * time.Hour)
 		w.check(b)
 		w.expect(w.check(a), domain.StatusVerified, true, true)
 
 		// Only the new claim's record, but the owner's comes back in between.
 		w.zone.Set(ownership, ofB)
 		w.check(b)
-		w.clock.pass(20 * time.Hour)
+		w.clock.Add(20 * time.Hour)
 		w.zone.Set(ownership, ofA, ofB)
 		w.check(a)
 		w.zone.Set(ownership, ofB)
-		w.clock.pass(5 * time.Hour)
+		w.clock.Add(5 * time.Hour)
 		w.expect(w.check(b), domain.StatusPending, false, false)
 		got := w.check(a)
 		if r := record(t, got, domain.KindOwnership); r.Status != domain.RecordFailed || got.OwnershipStatus != domain.StatusVerified {
@@ -291,7 +291,7 @@ func TestChangeOfHands(t *testing.T) {
 		}
 		w.publish(b)
 		w.zone.Set(ownership, ofB)
-		w.clock.pass(24 * time.Hour)
+		w.clock.Add(24 * time.Hour)
 		w.expect(w.check(b), domain.StatusVerified, true, true)
 		lost, err := w.Get(ctx, w.ann, a.ID)
 		if err != nil {
@@ -319,7 +319,7 @@ func TestChangeOfHands(t *testing.T) {
 		// The same in reverse.
 		w.zone.Set(ownership, ofA)
 		w.check(a)
-		w.clock.pass(24 * time.Hour)
+		w.clock.Add(24 * time.Hour)
 		w.expect(w.check(a), domain.StatusVerified, true, true)
 	})
 }

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns"
@@ -24,25 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/mailauth/mailauthtest"
 	"github.com/mailstead/mailstead/internal/notify"
-	"github.com/mailstead/mailstead/internal/secret"
 )
-
-type clock struct {
-	mu sync.Mutex
-	t  time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.t
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.t = c.t.Add(d)
-}
 
 // world is a service with its database and a DNS of its own.
 type world struct {
@@ -50,7 +34,7 @@ type world struct {
 	t     testing.TB
 	db    *db.DB
 	zone  *dnstest.Zone
-	clock *clock
+	clock *testkit.Clock
 	ann   db.ID
 	bob   db.ID
 	there map[string]bool // lines in the zone
@@ -64,7 +48,7 @@ const spfOfHost = `spf.mail.service.test. TXT "v=spf1 ip4:127.0.0.1 -all"`
 func open(t testing.TB, d *db.DB) *world {
 	t.Helper()
 	addr, zone := dnstest.Start(t, spfOfHost)
-	w := &world{t: t, db: d, zone: zone, clock: &clock{t: time.Now().Truncate(time.Second)}, there: map[string]bool{}}
+	w := &world{t: t, db: d, zone: zone, clock: testkit.NewClock(time.Now().Truncate(time.Second)), there: map[string]bool{}}
 	w.ann, w.bob = w.account("ann"), w.account("bob")
 	w.Domains = w.another(dnstest.Resolver(t, addr))
 	return w
@@ -73,17 +57,13 @@ func open(t testing.TB, d *db.DB) *world {
 // another returns a second node on the same database.
 func (w *world) another(resolver *dns.Resolver) *domain.Domains {
 	hub := &notify.Hub{}
-	key, err := secret.ParseKey(strings.Repeat("0f", 32))
-	if err != nil {
-		w.t.Fatal(err)
-	}
 	return domain.New(domain.Options{
-		DB: w.db, Hub: hub, Key: key, Resolver: resolver, Host: host,
-		Events:        &event.Log{DB: w.db, Hub: hub, Now: w.clock.now},
+		DB: w.db, Hub: hub, Key: testkit.Key(w.t), Resolver: resolver, Host: host,
+		Events:        &event.Log{DB: w.db, Hub: hub, Now: w.clock.Now},
 		Addrs:         []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
 		Ports:         domain.Ports{IMAPS: 10993, Submissions: 10465, Submission: 10587},
 		ReservedNames: []string{"simulator.test"}, GenerateKey: mailauthtest.GenerateKey,
-		Now: w.clock.now, Log: slog.New(slog.DiscardHandler),
+		Now: w.clock.Now, Log: slog.New(slog.DiscardHandler),
 	})
 }
 
@@ -179,7 +159,7 @@ func TestCreate(t *testing.T) {
 		if err != nil || len(got.Records) != len(dom.Records) || got.Records[3].Value != dom.Records[3].Value {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		if !got.CreatedAt.Equal(dom.CreatedAt) || !got.NextCheckAt.Equal(w.clock.now().Add(time.Minute)) {
+		if !got.CreatedAt.Equal(dom.CreatedAt) || !got.NextCheckAt.Equal(w.clock.Now().Add(time.Minute)) {
 			t.Errorf("created %v, next check %v", got.CreatedAt, got.NextCheckAt)
 		}
 		if _, err := w.Get(t.Context(), w.bob, dom.ID); !fault.Is(err, fault.NotFound) {

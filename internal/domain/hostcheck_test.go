@@ -42,23 +42,23 @@ func TestCheckHost(t *testing.T) {
 	if again := check(6, 0); again != first {
 		t.Error("it asked the DNS again at once")
 	}
-	w.clock.pass(5 * time.Second)
+	w.clock.Add(5 * time.Second)
 	if zone := check(0, 0).Zone(); !strings.Contains(zone, "\nspf."+host+". 3600 IN TXT ") {
 		t.Error(zone)
 	}
 	w.zone.Set("spf."+host, `TXT "v=spf1 ip4:9.9.9.9 -all"`)
-	w.clock.pass(5 * time.Second)
+	w.clock.Add(5 * time.Second)
 	check(3, 0) // including the records that include it
 	w.zone.Set("spf."+host, `TXT "v=spf1 ip4:127.0.0.1 -all"`)
 	w.zone.ServFail("bounces." + host)
-	w.clock.pass(5 * time.Second)
+	w.clock.Add(5 * time.Second)
 	for _, r := range check(0, 2).Records {
 		if r.Status == domain.RecordTemporaryFailure && (r.Value == "" || !strings.Contains(r.Error, "could not be checked")) {
 			t.Errorf("%+v", r)
 		}
 	}
 	w.zone.ClearFaults("bounces." + host)
-	w.clock.pass(5 * time.Second)
+	w.clock.Add(5 * time.Second)
 	check(0, 0)
 }
 

@@ -66,7 +66,7 @@ func TestSender(t *testing.T) {
 		if err != nil || len(both.Signer.Keys) != 2 || !both.Aligned || both.Name != "shop.test" {
 			t.Errorf("sender %+v, %v", both, err)
 		}
-		w.clock.pass(time.Minute)
+		w.clock.Add(time.Minute)
 		again, err := w.SendingDomain(ctx, w.ann, "shop.test")
 		if err != nil || again.Signer != both.Signer {
 			t.Errorf("the keys were read again: %v", err)
@@ -107,7 +107,7 @@ func TestForgetting(t *testing.T) {
 		hosted(false)
 		w.check(dom)
 		hosted(false)
-		w.clock.pass(5 * time.Second)
+		w.clock.Add(5 * time.Second)
 		hosted(true)
 
 		ctx, stop := context.WithCancel(t.Context())
@@ -164,7 +164,7 @@ func TestChoices(t *testing.T) {
 		}
 		chosen(w.Domains, domain.EnforceJunk, domain.EnforceOff)
 		chosen(node, domain.EnforceFully, domain.EnforceFully)
-		w.clock.pass(5 * time.Second)
+		w.clock.Add(5 * time.Second)
 		chosen(node, domain.EnforceJunk, domain.EnforceOff)
 		node.Invalidate(dom.ID)
 		if err := w.Delete(t.Context(), w.ann, dom.ID); err != nil {

@@ -34,14 +34,14 @@ func TestSchedule(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w.clock.pass(got.NextCheckAt.Sub(w.clock.now()) - time.Second)
+			w.clock.Add(got.NextCheckAt.Sub(w.clock.Now()) - time.Second)
 			if _, err := w.Poll(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if w.zone.QueryCount("_dmarc.shop.test") != before {
 				t.Error("asked before it was due")
 			}
-			w.clock.pass(time.Second)
+			w.clock.Add(time.Second)
 			wait, err := w.Poll(t.Context())
 			if err != nil {
 				t.Fatal(err)
@@ -52,7 +52,7 @@ func TestSchedule(t *testing.T) {
 			if got, err = w.Get(t.Context(), w.ann, dom.ID); err != nil {
 				t.Fatal(err)
 			}
-			if next := got.NextCheckAt.Sub(w.clock.now()); !about(next, want) || wait > time.Minute || wait > next {
+			if next := got.NextCheckAt.Sub(w.clock.Now()); !about(next, want) || wait > time.Minute || wait > next {
 				t.Errorf("next check in %v, want about %v; the poller waits %v", next, want, wait)
 			}
 		}
@@ -84,7 +84,7 @@ func TestTwoNodesShareThePolling(t *testing.T) {
 		for i := range domains {
 			w.create(w.ann, fmt.Sprintf("d%d.test", i))
 		}
-		w.clock.pass(2 * time.Minute)
+		w.clock.Add(2 * time.Minute)
 		var group sync.WaitGroup
 		for _, n := range nodes {
 			group.Go(func() {
@@ -111,7 +111,7 @@ func TestChangedRecordIsLookedForSoon(t *testing.T) {
 		dom := w.create(w.ann, "shop.test")
 		w.publish(dom)
 		got, err := w.CheckDNS(t.Context(), w.ann, dom.ID)
-		if err != nil || !about(got.NextCheckAt.Sub(w.clock.now()), 24*time.Hour) {
+		if err != nil || !about(got.NextCheckAt.Sub(w.clock.Now()), 24*time.Hour) {
 			t.Fatalf("%v, next check at %v", err, got.NextCheckAt)
 		}
 		enforce := domain.STSEnforce
@@ -119,7 +119,7 @@ func TestChangedRecordIsLookedForSoon(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err = w.VerifyOwnership(t.Context(), w.ann, dom.ID)
-		if err != nil || !about(got.NextCheckAt.Sub(w.clock.now()), time.Minute) {
+		if err != nil || !about(got.NextCheckAt.Sub(w.clock.Now()), time.Minute) {
 			t.Errorf("%v, next check at %v", err, got.NextCheckAt)
 		}
 	})
@@ -134,9 +134,9 @@ func TestAccountsTakeTurns(t *testing.T) {
 		for i := range many {
 			w.create(w.ann, fmt.Sprintf("d%d.test", i))
 		}
-		w.clock.pass(time.Second)
+		w.clock.Add(time.Second)
 		w.create(w.bob, "shop.test")
-		w.clock.pass(time.Hour)
+		w.clock.Add(time.Hour)
 		var mu sync.Mutex
 		var order []string
 		server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(_ context.Context, name string) (dns.NameData, error) {
@@ -170,7 +170,7 @@ func TestDeadNode(t *testing.T) {
 		w := open(t, d)
 		dom := w.create(w.ann, "shop.test")
 		w.publish(dom)
-		w.clock.pass(time.Minute)
+		w.clock.Add(time.Minute)
 		dead, cancel := context.WithCancel(t.Context())
 		addr, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(context.Context, string) (dns.NameData, error) {
 			cancel()
@@ -189,7 +189,7 @@ func TestDeadNode(t *testing.T) {
 		if got, err := w.Get(t.Context(), w.ann, dom.ID); err != nil || !got.CheckedAt.IsZero() {
 			t.Errorf("looked at while another had it: %v, %v", got.CheckedAt, err)
 		}
-		w.clock.pass(5 * time.Minute)
+		w.clock.Add(5 * time.Minute)
 		if _, err := w.Poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -227,8 +227,8 @@ func TestRun(t *testing.T) {
 		w.publish(dom)
 		changed := w.Hub.Subscribe(notify.Key{Kind: notify.Domain, ID: int64(dom.ID)})
 		defer changed.Close()
-		w.clock.pass(time.Minute)
-		ring <- w.clock.now()
+		w.clock.Add(time.Minute)
+		ring <- w.clock.Now()
 		<-changed.C
 		got, err := w.Get(t.Context(), w.ann, dom.ID)
 		if err != nil {

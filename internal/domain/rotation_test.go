@@ -49,7 +49,7 @@ func TestRotation(t *testing.T) {
 		}
 		// Not seen for a long time: nothing changes, and polling continues.
 		for range 40 {
-			w.clock.pass(time.Hour)
+			w.clock.Add(time.Hour)
 			w.poll()
 		}
 		w.expect(w.get(dom), domain.StatusVerified, true, true)
@@ -61,23 +61,23 @@ func TestRotation(t *testing.T) {
 		}
 		// One of them is seen: only it is used for its algorithm.
 		w.zone.Set(made[1].Record.Name, `TXT "`+made[1].Record.Value+`"`)
-		w.clock.pass(2 * time.Hour)
+		w.clock.Add(2 * time.Hour)
 		w.poll()
-		w.clock.pass(10 * time.Second)
+		w.clock.Add(10 * time.Second)
 		w.expectKeys(dom, "rsa active, ed25519 retiring, rsa pending, ed25519 active")
 		if got := w.signs(dom, node); !slices.Equal(got, []string{old[0].Selector, made[1].Selector}) {
 			t.Errorf("signs with %v", got)
 		}
 		w.zone.Set(made[1].Record.Name)
 		w.publish(dom)
-		w.clock.pass(2 * time.Hour)
+		w.clock.Add(2 * time.Hour)
 		w.poll()
-		w.clock.pass(10 * time.Second)
+		w.clock.Add(10 * time.Second)
 		keys := w.expectKeys(dom, "rsa retiring, ed25519 retiring, rsa active, ed25519 active")
 		if got := w.signs(dom, node); !slices.Equal(got, []string{made[0].Selector, made[1].Selector}) {
 			t.Errorf("signs with %v", got)
 		}
-		until := keys[0].PublishUntil.Sub(w.clock.now())
+		until := keys[0].PublishUntil.Sub(w.clock.Now())
 		r, ok := w.asks(dom, old[0])
 		if until > 7*24*time.Hour || until < 7*24*time.Hour-time.Minute || !ok || r.Required || r.Status != domain.RecordVerified ||
 			!strings.Contains(r.Note, keys[0].PublishUntil.Format("2 January 2006")) {
@@ -88,10 +88,10 @@ func TestRotation(t *testing.T) {
 		}
 
 		// Published for a week, then destroyed.
-		w.clock.pass(until - time.Minute)
+		w.clock.Add(until - time.Minute)
 		w.poll()
 		w.expectKeys(dom, "rsa retiring, ed25519 retired, rsa active, ed25519 active")
-		w.clock.pass(time.Minute)
+		w.clock.Add(time.Minute)
 		w.poll()
 		keys = w.expectKeys(dom, "rsa retired, ed25519 retired, rsa active, ed25519 active")
 		for _, k := range keys[:2] {
@@ -111,7 +111,7 @@ func TestRotation(t *testing.T) {
 		if n := w.verifiedEvents(w.ann); n != 1 {
 			t.Errorf("%d events", n)
 		}
-		w.clock.pass(91 * 24 * time.Hour)
+		w.clock.Add(91 * 24 * time.Hour)
 		w.poll()
 		w.expectKeys(dom, "rsa active, ed25519 active")
 	})
@@ -171,16 +171,16 @@ func TestRotationSchedule(t *testing.T) {
 			t.Fatal(err)
 		}
 		// A domain whose keys were never seen isn't rotated.
-		w.clock.pass(40 * 24 * time.Hour)
+		w.clock.Add(40 * 24 * time.Hour)
 		w.poll()
 		w.expectKeys(dom, "rsa pending, ed25519 pending")
 		w.publish(dom)
 		w.check(dom)
-		w.clock.pass(29 * 24 * time.Hour)
+		w.clock.Add(29 * 24 * time.Hour)
 		w.poll()
 		w.expectKeys(dom, "rsa active, ed25519 active")
 		// Three nodes poll: one rotates.
-		w.clock.pass(24 * time.Hour)
+		w.clock.Add(24 * time.Hour)
 		nodes := []*domain.Domains{w.another(resolver), w.another(resolver), w.another(resolver)}
 		var group sync.WaitGroup
 		for _, n := range nodes {
@@ -193,13 +193,13 @@ func TestRotationSchedule(t *testing.T) {
 		group.Wait()
 		w.expectKeys(dom, "rsa active, ed25519 active, rsa pending, ed25519 pending")
 		w.publish(dom)
-		w.clock.pass(time.Hour)
+		w.clock.Add(time.Hour)
 		w.poll()
 		w.expectKeys(dom, "rsa retiring, ed25519 retiring, rsa active, ed25519 active")
 		if err := set(0); err != nil {
 			t.Fatal(err)
 		}
-		w.clock.pass(60 * 24 * time.Hour)
+		w.clock.Add(60 * 24 * time.Hour)
 		w.poll()
 		w.expectKeys(dom, "rsa retired, ed25519 retired, rsa active, ed25519 active")
 		// After it is enabled, an overdue key is rotated soon; a customer's own key is not.
@@ -211,7 +211,7 @@ func TestRotationSchedule(t *testing.T) {
 		if err := set(7); err != nil {
 			t.Fatal(err)
 		}
-		w.clock.pass(2 * time.Minute)
+		w.clock.Add(2 * time.Minute)
 		w.poll()
 		w.expectKeys(dom, "rsa retired, ed25519 retired, rsa retiring, ed25519 active, rsa active, ed25519 pending")
 	})

@@ -67,13 +67,13 @@ func TestSuspend(t *testing.T) {
 		// Manual and scheduled checks record results and change nothing else.
 		w.withdraw(dom)
 		w.expect(w.check(dom), domain.StatusSuspended, false, false)
-		w.clock.pass(27 * time.Hour)
+		w.clock.Add(27 * time.Hour)
 		w.poll()
 		if got := w.get(dom); got.Status != domain.StatusSuspended || record(t, got, domain.KindMX).Status != domain.RecordFailed {
 			t.Errorf("after a check it is %s, a record %s", got.Status, record(t, got, domain.KindMX).Status)
 		}
 		w.publish(dom)
-		w.clock.pass(27 * time.Hour)
+		w.clock.Add(27 * time.Hour)
 		w.poll()
 		w.expect(w.get(dom), domain.StatusSuspended, false, false)
 
@@ -109,7 +109,7 @@ func TestSuspendedChangesNoHands(t *testing.T) {
 		for range 3 {
 			w.check(theirs)
 			w.check(mine)
-			w.clock.pass(25 * time.Hour)
+			w.clock.Add(25 * time.Hour)
 		}
 		w.expect(w.get(theirs), domain.StatusPending, false, false)
 		if h, ok, err := w.FindHosted(t.Context(), "shop.test"); err != nil || !ok || h.Account != w.ann || !h.Suspended {
@@ -117,7 +117,7 @@ func TestSuspendedChangesNoHands(t *testing.T) {
 		}
 		w.suspends("shop.test", false, 1)
 		w.check(theirs)
-		w.clock.pass(25 * time.Hour)
+		w.clock.Add(25 * time.Hour)
 		w.check(theirs)
 		if h, _, err := w.FindHosted(t.Context(), "shop.test"); err != nil || h.Account != w.bob {
 			t.Errorf("afterwards it is hosted by %+v, %v", h, err)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
@@ -33,13 +35,6 @@ type fixture struct {
 }
 
 var (
-	insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, '', 'active', 0)`)
-	insertDomain  = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
-		next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
-		VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
-	insertMailbox = db.SQL(`INSERT INTO mailbox (id, account, domain, local_part, address, display_name, password, generation, quota,
-		status, created_at, deleted_at) VALUES ($1, $2, $3, $4, $4, '', '', 1, $5, 'active', 0, 0)`)
-	insertUsage   = db.SQL(`INSERT INTO mailbox_usage (mailbox, bytes, messages, over_since) VALUES ($1, 0, 0, 0)`)
 	readUse       = db.SQL(`SELECT bytes, messages, surcharge FROM mailbox_usage WHERE mailbox = $1`)
 	readSurcharge = db.SQL(`SELECT surcharge, surcharge_mark FROM folder WHERE id = $1`)
 	setQuota      = db.SQL(`UPDATE mailbox SET quota = $2 WHERE id = $1`)
@@ -73,18 +68,8 @@ func (h *fixture) newStore(d *db.DB, node *lease.Node, o Options) *Store {
 }
 
 func (h *fixture) newMailbox(quota int64) db.ID {
-	account, domain, box := h.db.NewID(), h.db.NewID(), h.db.NewID()
-	h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {
-		for _, s := range []db.Statement{
-			insertAccount.With(account, account.String()), insertDomain.With(domain, account, domain.String(), true),
-			insertMailbox.With(box, account, domain, box.String(), quota), insertUsage.With(box),
-		} {
-			if _, err := tx.Exec(h.ctx(), s); err != nil {
-				return err
-			}
-		}
-		return h.Provision(h.ctx(), tx, box)
-	}))
+	box := testkit.AddMailbox(h, h.db, quota)
+	h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error { return h.Provision(h.ctx(), tx, box) }))
 	return box
 }
 

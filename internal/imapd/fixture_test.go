@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/cert"
@@ -51,10 +53,6 @@ type fixture struct {
 	log       *logs
 	serving   sync.WaitGroup
 }
-
-var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
-	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
-	VALUES ($1, $2, 'demo.test', 'verified', $3, '', $3, $3, $3, '', 0, 0, 0, 0, 0, 0, 0)`)
 
 // each runs f with a server over each engine.
 func each(t *testing.T, f func(h *fixture)) {
@@ -128,8 +126,7 @@ func (h *fixture) newMailbox(local string) mailbox.Mailbox {
 	if h.box.ID == 0 {
 		owner, err := h.mailboxes.Accounts.Create(h.Context(), "owner@example.com", "")
 		h.must(err)
-		h.box.Account, h.box.Domain = owner.ID, h.db.NewID()
-		dbtest.Exec(h, h.db, insertDomain.With(h.box.Domain, owner.ID, true))
+		h.box.Account, h.box.Domain = owner.ID, testkit.AddDomain(h, h.db, owner.ID, "demo.test", true)
 	}
 	pw := password
 	box, _, err := h.mailboxes.Create(h.Context(), h.box.Account, mailbox.CreateParams{Domain: h.box.Domain, LocalPart: local, Password: &pw})

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/blob"
@@ -26,7 +28,6 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/quota"
 	"github.com/mailstead/mailstead/internal/ratelimit"
-	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
@@ -43,10 +44,6 @@ type fixture struct {
 	blobs   string                           // directory of large messages
 }
 
-var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
-	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
-	VALUES ($1, $2, 'demo.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0)`)
-
 func each(t *testing.T, f func(h *fixture)) {
 	dbtest.EachURL(t, func(t *testing.T, url string) { f(newFixture(t, url)) })
 }
@@ -59,10 +56,6 @@ func newFixture(t testing.TB, url string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := secret.LoadOrCreateKey(t.TempDir() + "/key")
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := &fixture{t: t, db: d, hub: &notify.Hub{}, mail: map[db.ID]*queue.OutboundMessage{}, blobs: large}
 	log := slog.New(slog.DiscardHandler)
 	events := &event.Log{DB: d, Node: node, Hub: h.hub, Now: time.Now}
@@ -71,8 +64,7 @@ func newFixture(t testing.TB, url string) *fixture {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h.account, h.domain = owner.ID, d.NewID()
-	dbtest.Exec(h.t, h.db, insertDomain.With(h.domain, h.account))
+	h.account, h.domain = owner.ID, testkit.AddDomain(t, d, owner.ID, "demo.test", true)
 	blobs := &blob.Store{DB: d, Files: files, Now: time.Now}
 	folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: h.hub, Now: time.Now, Log: log})
 	h.boxes = mailbox.Open(mailbox.Options{
@@ -84,7 +76,7 @@ func newFixture(t testing.TB, url string) *fixture {
 		CreateFolders: folders.Provision,
 	})
 	q := queue.New(queue.Options{
-		DB: d, Node: node, Events: events, Hub: h.hub, Key: key, Now: time.Now, Log: log,
+		DB: d, Node: node, Events: events, Hub: h.hub, Key: testkit.Key(t), Now: time.Now, Log: log,
 		Prepare:     func(_ context.Context, id db.ID) (*queue.OutboundMessage, error) { return h.mail[id], nil },
 		Describe:    func(_ context.Context, id db.ID) (queue.MessageInfo, error) { return h.about(id), nil },
 		ChooseAgent: func(context.Context, string) (queue.Agent, error) { return h.Service, nil },
@@ -93,7 +85,7 @@ func newFixture(t testing.TB, url string) *fixture {
 		Outbox:  &outbound.Outbox{Limits: &quota.Limiter{DB: d, Events: events, Hub: h.hub, Defaults: quota.Defaults(), Now: time.Now}},
 		Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}},
 		Domains: domain.New(domain.Options{DB: d, Hub: h.hub, Now: time.Now}),
-		Host:    "mail.host.test", BaseURL: "https://mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
+		Host:    "mail.host.test", BaseURL: "https://mail.host.test", Key: testkit.Key(t), Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
 	})
 	events.LoadContent = h.CompleteEvent
 	return h

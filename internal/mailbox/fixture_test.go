@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/credential"
@@ -44,10 +46,6 @@ type owner struct {
 	account db.ID
 	name    string
 }
-
-var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
-	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
-	VALUES ($1, $2, $3, 'verified', $4, '', $4, $4, $4, '', 0, 0, 0, 0, 0, 0, 0)`)
 
 func each(t *testing.T, f func(h *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
@@ -98,8 +96,7 @@ func (h *fixture) newAccount(a *account.Accounts, email string) db.ID {
 
 func (h *fixture) newDomain(account db.ID, held bool) db.ID {
 	h.t.Helper()
-	id := h.db.NewID()
-	dbtest.Exec(h.t, h.db, insertDomain.With(id, account, "demo.test", held))
+	id := testkit.AddDomain(h.t, h.db, account, "demo.test", held)
 	h.owners[id] = owner{account, "demo.test"}
 	return id
 }
@@ -107,8 +104,7 @@ func (h *fixture) newDomain(account db.ID, held bool) db.ID {
 // newDomainNamed creates a domain with another name for an account.
 func (h *fixture) newDomainNamed(account db.ID, name string) db.ID {
 	h.t.Helper()
-	id := h.db.NewID()
-	dbtest.Exec(h.t, h.db, insertDomain.With(id, account, name, true))
+	id := testkit.AddDomain(h.t, h.db, account, name, true)
 	h.owners[id], h.named[name] = owner{account, name}, id
 	return id
 }

@@ -171,7 +171,7 @@ func TestRetryPutOff(t *testing.T) {
 		h.did("retrying", res, err, 4, 4, 0)
 		// Less than a minute has passed: without the retry request nothing would be sent.
 		h.settledOf()
-		h.clock.add(6 * time.Second)
+		h.clock.Add(6 * time.Second)
 		h.hub.Wake(notify.Key{Kind: notify.Queue})
 		h.awaitDelivered(4)
 		for _, m := range all {
@@ -398,7 +398,7 @@ func TestOperatorsRace(t *testing.T) {
 						t.Error(err)
 						return
 					}
-					h.clock.add(time.Second)
+					h.clock.Add(time.Second)
 				}
 			})
 		}

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/lease"
@@ -47,7 +49,7 @@ func TestOutage(t *testing.T) {
 		d, n := leasetest.Open(t, url)
 		first := newFixture(t, d, n, script())
 		m := first.send("ok@a.test", "later-ok@b.test", "later-later-later-ok@c.test")
-		first.clock.add(100 * time.Hour)
+		first.clock.Add(100 * time.Hour)
 		second := newFixture(t, d, first.next(), script(), func(o *queue.Options) { o.Now = first.clock.Now })
 		second.account, second.clock = first.account, first.clock
 		second.run()
@@ -186,9 +188,9 @@ func TestDueBehindTheDead(t *testing.T) {
 		for range 20 {
 			ended.send(strings.Fields(strings.Repeat("someone@dead.test ", 30))...)
 		}
-		ended.clock.add(time.Second)
+		ended.clock.Add(time.Second)
 		m := ended.send("ok@live.test")
-		h.clock.add(2 * time.Second)
+		h.clock.Add(2 * time.Second)
 		h.run()
 		h.awaitDelivered(1)
 		h.wantStates(m, "delivered")
@@ -394,7 +396,7 @@ func TestReconcileUnderTrouble(t *testing.T) {
 		p.Abandon() // as if Write had failed
 		h.await(1)
 		for range 3 {
-			h.clock.add(50 * time.Second)
+			h.clock.Add(50 * time.Second)
 			h.queue.Reserve(h.message(), nil).Abandon()
 			h.hub.Wake(notify.Key{Kind: notify.Queue})
 		}
@@ -434,7 +436,7 @@ var promoted = db.SQL(`UPDATE delivery SET state = 'queued', sequence = sequence
 // A node claims nothing under an expired lease: other nodes release it at once.
 func TestClaimAfterTheLease(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
-		wall := &clock{now: time.Now()}
+		wall := testkit.NewClock(time.Now())
 		d, err := db.Open(t.Context(), db.Options{URL: url, Now: wall.Now})
 		if err != nil {
 			t.Fatal(err)
@@ -447,7 +449,7 @@ func TestClaimAfterTheLease(t *testing.T) {
 		h := newFixture(t, d, n, script(), func(o *queue.Options) { o.Window, o.Capacity = 1, 1 })
 		m := h.send("ok@a.test", "ok@a.test")
 		leaseID, _ := n.Lease()
-		wall.add(time.Hour)
+		wall.Add(time.Hour)
 		dbtest.Exec(t, d, deleteLease.With(leaseID), releaseRows.With())
 		h.queue.ClaimAs(leaseID, "a.test")
 		if n := h.owned(); n != 0 {

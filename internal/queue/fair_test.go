@@ -145,7 +145,7 @@ func TestStillDestinationsGiveWay(t *testing.T) {
 					h.accept(m, to(fmt.Sprintf("ok@slow%d.test", i%slow)))
 				}
 				h.later(wait)
-				for h.queue.Dispatched().Ready < slow*(each-1) {
+				for s := h.queue.Dispatched(); s.Ready != slow*(each-1) || s.InAttempt != slow; s = h.queue.Dispatched() {
 					runtime.Gosched()
 				}
 				h.later(2 * time.Minute)
@@ -170,7 +170,7 @@ func TestGivingWayOnce(t *testing.T) {
 		for range 3 {
 			h.look()
 			h.wantReady(4 * 9) // two were preempted: 45 slots are left
-			h.clock.add(6 * time.Second)
+			h.clock.Add(6 * time.Second)
 		}
 		let()
 		h.awaitDelivered(1)
@@ -197,10 +197,10 @@ func TestPauseIsNotStandingStill(t *testing.T) {
 		for h.queue.Stats().Unwritten > 0 {
 			runtime.Gosched()
 		}
-		h.clock.add(6 * time.Second)
+		h.clock.Add(6 * time.Second)
 		h.look()
 		h.wantReady(6 * 9)
-		h.clock.add(time.Minute)
+		h.clock.Add(time.Minute)
 		h.look()
 		h.awaitDelivered(1)
 		h.wantStates(theirs, "delivered")
@@ -248,9 +248,9 @@ func (p *tarpits) standStill(h *fixture) (theirs, longest db.ID) {
 		for h.queue.Dispatched().Ready != (i+1)*(each-1) {
 			runtime.Gosched()
 		}
-		h.clock.add(time.Second)
+		h.clock.Add(time.Second)
 	}
-	h.clock.add(2 * time.Minute)
+	h.clock.Add(2 * time.Minute)
 	return theirs, longest
 }
 
@@ -381,7 +381,7 @@ func TestReconcileWhileClaiming(t *testing.T) {
 		p.Abandon() // as if Write had said that it failed
 		h.await(1)
 		end := h.queue.Filling()
-		h.clock.add(2 * time.Minute)
+		h.clock.Add(2 * time.Minute)
 		if err := h.queue.Look(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -418,7 +418,7 @@ func TestDeadDestinationsAreForgotten(t *testing.T) {
 			if n := h.queue.Stats().Destinations; n != want {
 				t.Errorf("%d destinations are known, not %d", n, want)
 			}
-			h.clock.add(2 * time.Minute)
+			h.clock.Add(2 * time.Minute)
 		}
 	}, func(o *queue.Options) { o.Capacity = places })
 }

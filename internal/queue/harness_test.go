@@ -9,12 +9,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/testkit"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
@@ -26,24 +27,6 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
-
-// clock is a clock that only moves when told to.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
 
 // deliveryAgent is a delivery agent whose outcomes come from a function. A nil slice means that the whole
 // destination failed.
@@ -115,7 +98,7 @@ type fixture struct {
 	t       testing.TB
 	db      *db.DB
 	node    *lease.Node
-	clock   *clock
+	clock   *testkit.Clock
 	hub     *notify.Hub
 	queue   *queue.Queue
 	account db.ID
@@ -133,8 +116,8 @@ type fixture struct {
 
 func newFixture(t testing.TB, d *db.DB, n *lease.Node, c queue.Agent, set ...func(*queue.Options)) *fixture {
 	h := &fixture{t: t, log: make(logLines, 10_000), db: d, node: n, hub: &notify.Hub{}, account: d.NewID(),
-		clock: &clock{now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)},
-		key:   testKey(t), settled: make(chan settled, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
+		clock: testkit.NewClock(time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)),
+		key:   testkit.Key(t), settled: make(chan settled, 100_000), prepared: map[db.ID]int{}, denied: map[db.ID]error{}}
 	o := queue.Options{
 		DB: d, Node: n, Hub: h.hub, Now: h.clock.Now, Key: h.key,
 		Suppressions: &suppression.List{DB: d, Now: h.clock.Now},
@@ -150,14 +133,6 @@ func newFixture(t testing.TB, d *db.DB, n *lease.Node, c queue.Agent, set ...fun
 	h.queue = queue.New(o)
 	h.queue.OnSettled(func(d *queue.Delivery) { h.settled <- settled{d.Message, queue.StateOf(d)} })
 	return h
-}
-
-func testKey(t testing.TB) *secret.Key {
-	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return key
 }
 
 func eachFixture(t *testing.T, c queue.Agent, f func(t *testing.T, h *fixture), set ...func(*queue.Options)) {
@@ -265,7 +240,7 @@ func (h *fixture) await(n int) {
 
 // later advances the clock and makes the queue poll.
 func (h *fixture) later(d time.Duration) {
-	h.clock.add(d)
+	h.clock.Add(d)
 	h.hub.Wake(notify.Key{Kind: notify.Queue})
 }
 

@@ -117,7 +117,7 @@ func TestHoldInHand(t *testing.T) {
 		h.did("what is carried", res, err, 1, 0, 1)
 		res, err = o.Hold(ctx, admin.Command{Filter: admin.Filter{Message: two}})
 		h.did("what is in memory", res, err, 1, 0, 1)
-		h.clock.add(2 * time.Second)
+		h.clock.Add(2 * time.Second)
 		finish <- deferred
 		if got := <-began; got != "three@a.test" {
 			t.Errorf("%s was carried", got)

@@ -128,12 +128,12 @@ func TestLateNotices(t *testing.T) {
 		unborn := h.submitted(time.Hour, "later@s.test")
 		h.await(4)
 		h.end() // so that it does not add the notice by itself
-		h.clock.add(3*time.Hour + 59*time.Minute)
+		h.clock.Add(3*time.Hour + 59*time.Minute)
 		if h.noteLate() {
 			t.Error("late after less than four hours")
 		}
 		h.wantNotices(m, "")
-		h.clock.add(time.Minute)
+		h.clock.Add(time.Minute)
 		if !h.noteLate() {
 			t.Error("nothing is late after four hours")
 		}
@@ -152,7 +152,7 @@ func TestLateNotices(t *testing.T) {
 		h.run()
 		h.await(5) // the second attempts, and the first ones of scheduled deliveries
 		h.wantNotices(m, "0 delayed, 2 delayed, 3 delayed")
-		h.clock.add(time.Hour)
+		h.clock.Add(time.Hour)
 		h.noteLate()
 		h.wantNotices(unborn, "0 delayed")
 		// The final result gets a notice as well.
@@ -181,7 +181,7 @@ func TestNoticesGather(t *testing.T) {
 		if err != nil || len(all) != 1 || ready || !again.After(h.clock.Now()) {
 			t.Errorf("%v, ready %t, again %v, %v", all, ready, again, err)
 		}
-		h.clock.add(again.Sub(h.clock.Now()))
+		h.clock.Add(again.Sub(h.clock.Now()))
 		if all, ready, _, err := h.queue.Notices(t.Context(), m); err != nil || len(all) != 1 || !ready {
 			t.Errorf("%v, ready %t, %v", all, ready, err)
 		}
@@ -201,11 +201,11 @@ func TestLateMoves(t *testing.T) {
 		if err := h.queue.Reschedule(t.Context(), m, due, due.Add(72*time.Hour), nil); err != nil {
 			t.Fatal(err)
 		}
-		h.clock.add(13*time.Hour + 59*time.Minute)
+		h.clock.Add(13*time.Hour + 59*time.Minute)
 		if h.noteLate() {
 			t.Error("late too early")
 		}
-		h.clock.add(time.Minute)
+		h.clock.Add(time.Minute)
 		if !h.noteLate() {
 			t.Error("not late in time")
 		}

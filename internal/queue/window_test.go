@@ -184,7 +184,7 @@ func TestCancelElsewhere(t *testing.T) {
 		if n, err := elsewhere.queue.Cancel(t.Context(), two); n != 1 || err != nil {
 			t.Error(n, err)
 		}
-		h.clock.add(2 * time.Second)
+		h.clock.Add(2 * time.Second)
 		finish <- true
 		if got := <-began; got != "three@a.test" {
 			t.Errorf("%s was carried", got)

@@ -7,11 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net/netip"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/mailstead/mailstead/internal/testkit"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
@@ -22,7 +23,6 @@ import (
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/route"
-	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/smtpclient"
 )
 
@@ -57,10 +57,6 @@ func newFixture(t testing.TB, port uint16, set func(*relay.Options), records ...
 func fixtureOn(t testing.TB, port uint16, set func(*relay.Options), resolver string, more ...func(*queue.Options)) *fixture {
 	t.Helper()
 	d, node := leasetest.Open(t, dbtest.SQLite(t))
-	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
 	h := &fixture{
 		t: t, db: d, hub: &notify.Hub{}, mails: map[db.ID]*queue.OutboundMessage{}, loads: map[string]int{},
 		now: time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC),
@@ -76,7 +72,7 @@ func fixtureOn(t testing.TB, port uint16, set func(*relay.Options), resolver str
 	}
 	h.deliveryAgent = relay.New(o)
 	qo := queue.Options{
-		DB: d, Node: node, Hub: h.hub, Now: h.clock, Key: key, Log: log,
+		DB: d, Node: node, Hub: h.hub, Now: h.clock, Key: testkit.Key(t), Log: log,
 		Events:  &event.Log{DB: d, Node: node, Hub: h.hub, Now: h.clock},
 		Prepare: h.prepare,
 		Describe: func(_ context.Context, id db.ID) (queue.MessageInfo, error) {

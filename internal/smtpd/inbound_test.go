@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
@@ -16,7 +18,6 @@ import (
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/smtpd"
 	"github.com/mailstead/mailstead/internal/thread"
 )
@@ -32,10 +33,6 @@ func TestIntoMailbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		key, err := secret.LoadOrCreateKey(t.TempDir() + "/key")
-		if err != nil {
-			t.Fatal(err)
-		}
 		blobs := &blob.Store{DB: d, Files: files, Now: time.Now}
 		events := &event.Log{DB: d, Hub: boxes.Hub, Now: time.Now}
 		folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: boxes.Hub, Now: time.Now, Log: discard})
@@ -47,7 +44,7 @@ func TestIntoMailbox(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		in := inbound.New(inbound.Options{Host: "mail.host.test", Key: key, Blobs: blobs, Events: events, Mailboxes: boxes, Folders: folders, Now: time.Now, Log: discard,
+		in := inbound.New(inbound.Options{Host: "mail.host.test", Key: testkit.Key(t), Blobs: blobs, Events: events, Mailboxes: boxes, Folders: folders, Now: time.Now, Log: discard,
 			Threads: &thread.Threads{NewID: d.NewID, Sources: []thread.Source{folders}}})
 		listener := open(t, func(s *smtpd.Server) { s.Backend = &smtpd.InboundBackend{Inbound: in} })
 		c := listener.dial()

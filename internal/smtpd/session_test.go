@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
@@ -23,10 +25,6 @@ import (
 
 const password = "Correct-horse-7"
 
-var insertDomain = db.SQL(`INSERT INTO domain (id, account, name, status, owned, token, receives, sends, aligned, records, checked_at,
-	next_check_at, checks, mismatch_since, contested_since, verified_at, created_at)
-	VALUES ($1, $2, 'demo.test', 'verified', TRUE, '', TRUE, TRUE, TRUE, '', 0, 0, 0, 0, 0, 0, 0)`)
-
 // startSubmission starts a submission server with the mailbox ann@demo.test.
 func startSubmission(t *testing.T, d *db.DB, mode smtpd.Mode) (*listener, *mailbox.Mailboxes, mailbox.Mailbox) {
 	t.Helper()
@@ -36,8 +34,7 @@ func startSubmission(t *testing.T, d *db.DB, mode smtpd.Mode) (*listener, *mailb
 	if err != nil {
 		t.Fatal(err)
 	}
-	domain := d.NewID()
-	dbtest.Exec(t, d, insertDomain.With(domain, owner.ID))
+	domain := testkit.AddDomain(t, d, owner.ID, "demo.test", true)
 	boxes := mailbox.Open(mailbox.Options{
 		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: ratelimit.NewLoginLimiter(d, []byte("a key"), nil), Now: time.Now,
 		Events:        &event.Log{DB: d, Hub: hub, Now: time.Now},

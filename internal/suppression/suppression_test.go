@@ -12,20 +12,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 func newList(t testing.TB, d *db.DB) *suppression.List {
-	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &suppression.List{DB: d, Key: key, BaseURL: "https://mail.example.net",
+	return &suppression.List{DB: d, Key: testkit.Key(t), BaseURL: "https://mail.example.net",
 		Now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }}
 }
 
@@ -248,6 +246,11 @@ func TestLink(t *testing.T) {
 		t.Errorf("%+v, %v, %d", got, ok, len(l.UnsubscribeURL(longest)))
 	}
 	elsewhere := newList(t, nil)
+	key, err := secret.LoadOrCreateKey(filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	elsewhere.Key = key
 	for _, bad := range []string{"", "x", token[1:], token[:len(token)-1], token + "A", token + "=", strings.ToLower(token), "\x00", strings.Repeat("A", 10_000)} {
 		if got, ok := l.ParseLink(bad); ok {
 			t.Errorf("%q was taken: %+v", bad, got)

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/pquerna/otp/totp"
 
 	"github.com/mailstead/mailstead/internal/audit"
@@ -20,7 +22,6 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/ratelimit"
-	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/user"
 )
 
@@ -57,14 +58,10 @@ func (h *fixture) clock() time.Time {
 
 func each(t *testing.T, f func(t *testing.T, h *fixture)) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		key, err := secret.ParseKey("0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef")
-		if err != nil {
-			t.Fatal(err)
-		}
 		h := &fixture{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 		logins := ratelimit.NewLoginLimiter(d, []byte("a key"), nil)
 		logins.Now, logins.Sleep = h.clock, func(context.Context, time.Duration) error { return nil }
-		h.Users = &user.Users{DB: d, Key: key, Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
+		h.Users = &user.Users{DB: d, Key: testkit.Key(t), Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
 		h.SendMail = func(_ context.Context, to, subject, text string) error {
 			h.mu.Lock()
 			defer h.mu.Unlock()

@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"go.uber.org/goleak"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -40,8 +42,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const waitLimit = 2 * time.Minute
 
 var (
-	insertAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, $2, 'x', 'active', 0)`)
-	loopback      = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+	loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 )
 
 // told is an outcome that was written.
@@ -95,11 +96,7 @@ func build(t testing.TB, url string, options ...option) *fixture {
 
 func furnish(t testing.TB, d *db.DB, node *lease.Node, options ...option) *fixture {
 	t.Helper()
-	key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &fixture{t: t, db: d, node: node, hub: &notify.Hub{}, key: key, told: make(chan told, 1<<17), stop: func() {}}
+	h := &fixture{t: t, db: d, node: node, hub: &notify.Hub{}, key: testkit.Key(t), told: make(chan told, 1<<17), stop: func() {}}
 	creator := webhook.NewCreator(h.hub, h.now)
 	h.log = &event.Log{
 		DB: d, Node: node, Hub: h.hub, Now: h.now, RemoveContent: func(string, json.RawMessage) (any, error) { return nil, nil },
@@ -107,7 +104,7 @@ func furnish(t testing.TB, d *db.DB, node *lease.Node, options ...option) *fixtu
 	}
 	yes := func(context.Context, db.ID, db.ID) (bool, error) { return true, nil }
 	o := webhook.Options{
-		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: key, Dialer: &egress.Dialer{AllowNets: loopback, DNS: names(t)},
+		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: h.key, Dialer: &egress.Dialer{AllowNets: loopback, DNS: names(t)},
 		Version: "test", Now: h.now, Log: slog.New(slog.NewTextHandler(loud{t}, &slog.HandlerOptions{Level: slog.LevelError})), OwnsDomain: yes, OwnsMailbox: yes,
 	}
 	for _, option := range options {
@@ -132,9 +129,7 @@ func names(t testing.TB) *dns.Resolver {
 
 func (h *fixture) newAccount() db.ID {
 	h.t.Helper()
-	id := h.db.NewID()
-	dbtest.Exec(h.t, h.db, insertAccount.With(id, id.String()+"@demo.test"))
-	return id
+	return testkit.AddAccount(h.t, h.db)
 }
 
 // run runs the sequencer and the webhook service until the test ends, or stop.

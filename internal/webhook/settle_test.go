@@ -8,17 +8,17 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/testkit"
+
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/egress"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
 	"github.com/mailstead/mailstead/internal/notify"
-	"github.com/mailstead/mailstead/internal/secret"
 )
 
 var (
-	anAccount = db.SQL(`INSERT INTO account (id, email, name, status, created_at) VALUES ($1, 'a@demo.test', 'x', 'active', 0)`)
 	aDelivery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, error, body, created_at, updated_at)
 		VALUES ($1, $2, 'bounce', 'pending', 0, 0, 1, 0, '', '', 1, 1)`)
 )
@@ -27,16 +27,11 @@ var (
 func TestSettledOutOfOrder(t *testing.T) {
 	dbtest.EachURL(t, func(t *testing.T, url string) {
 		d, node := leasetest.Open(t, url)
-		key, err := secret.ParseKey("00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff")
-		if err != nil {
-			t.Fatal(err)
-		}
-		ctx, account := t.Context(), d.NewID()
+		ctx, account := t.Context(), testkit.AddAccount(t, d)
 		h := New(Options{
-			DB: d, Node: node, Hub: &notify.Hub{}, Key: key, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			DB: d, Node: node, Hub: &notify.Hub{}, Key: testkit.Key(t), Now: time.Now, Log: slog.New(slog.DiscardHandler),
 			Dialer: &egress.Dialer{AllowNets: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}},
 		})
-		dbtest.Exec(t, d, anAccount.With(account))
 		w, _, err := h.Create(ctx, account, Spec{URL: "http://127.0.0.1:9999", Kinds: []string{event.Bounce}})
 		if err != nil {
 			t.Fatal(err)
