@@ -84,11 +84,8 @@ func parseBlobName(name string) (db.ID, bool) {
 
 // isSmall reports whether a name belongs to a small file beside the database.
 func isSmall(name string) bool {
-	switch name {
-	case keyFile, caFile, caKeyFile:
-		return true
-	}
-	return strings.HasPrefix(name, acmeFolder+"/") && path.Clean(name) == name && filepath.IsLocal(filepath.FromSlash(name))
+	return name == keyFile || name == caFile || name == caKeyFile ||
+		strings.HasPrefix(name, acmeFolder+"/") && path.Clean(name) == name && filepath.IsLocal(filepath.FromSlash(name))
 }
 
 // manifestWriter writes a manifest.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -177,11 +178,7 @@ func (r *restoreRun) smallNames() (names []string, err error) {
 		}
 		return names, err
 	}
-	for name := range r.manifest.small {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names, nil
+	return slices.Sorted(maps.Keys(r.manifest.small)), nil
 }
 
 // countExtra counts the other files in the directory. For large messages, it only compares the

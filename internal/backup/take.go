@@ -319,8 +319,7 @@ var firstAccount = db.SQL(`SELECT id FROM account WHERE id > 1 ORDER BY id LIMIT
 // checkAccounts refuses to replace the backup of a service with other accounts. An example is a
 // service that lost its data and was replaced by a new one with the same key.
 func (t *backupRun) checkAccounts(ctx context.Context, d *db.DB) error {
-	err := d.One(ctx, firstAccount.With(), &t.info.FirstAccount)
-	if err != nil && !errors.Is(err, db.ErrNoRow) {
+	if err := db.IfNoRow(d.One(ctx, firstAccount.With(), &t.info.FirstAccount), nil); err != nil {
 		return err
 	}
 	if t.oldInfo.FirstAccount != 0 && t.oldInfo.FirstAccount != t.info.FirstAccount {

@@ -3,18 +3,14 @@
 package bounce
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/message"
 )
 
 func containsAny(text string, list []string) bool {
-	for _, phrase := range list {
-		if containsPhrase(text, phrase) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(list, func(phrase string) bool { return containsPhrase(text, phrase) })
 }
 
 // daemons are sender names that mail systems use.
@@ -47,16 +43,15 @@ func (p *reportParts) isAutoReply(subject string) bool {
 
 // isReplySubject reports whether a subject begins like that of a reply.
 func isReplySubject(subject string) bool {
-	for _, begin := range []string{
+	return hasAnyPrefix(subject, []string{
 		"re:", "re :", "re[", "aw:", "sv:", "vs:", "rv:", "odp:", "antw:", "antwort:", "auto:", "automatic reply", "auto reply", "autoreply", "auto-reply", "auto response", "autoresponse", "auto-response",
 		"out of office", "out of the office", "abwesenheit", "automatische antwort", "reponse automatique", "respuesta automatica", "risposta automatica",
 		"resposta automatica", "automatisch antwoord", "自動応答", "自动回复", "автоответ", "autosvar",
-	} {
-		if strings.HasPrefix(subject, begin) {
-			return true
-		}
-	}
-	return false
+	})
+}
+
+func hasAnyPrefix(text string, list []string) bool {
+	return slices.ContainsFunc(list, func(begin string) bool { return strings.HasPrefix(text, begin) })
 }
 
 func isBounceSubject(subject string) bool {
@@ -86,11 +81,7 @@ func isDelayText(text, subject string) bool {
 }
 
 func isSuccessText(text, subject string) bool {
-	for _, begin := range []string{"delivered:", "relayed:", "expanded:"} { // only at the start: elsewhere "could not be" may come before them
-		if strings.HasPrefix(subject, begin) {
-			return true
-		}
-	}
-	return containsAny(subject, []string{"successfully delivered", "successful mail delivery", "notification (success)", "notification (relay)"}) ||
+	return hasAnyPrefix(subject, []string{"delivered:", "relayed:", "expanded:"}) || // only at the start: elsewhere "could not be" may come before them
+		containsAny(subject, []string{"successfully delivered", "successful mail delivery", "notification (success)", "notification (relay)"}) ||
 		containsAny(text, []string{"was successfully delivered", "has been successfully delivered", "successfully relayed", "message has been delivered to the following"})
 }

@@ -3,6 +3,7 @@
 package bounce
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,6 +93,14 @@ var subtypeByCode = map[string]string{
 	"7.27": SenderRejected, // RFC 7505: the sender's domain accepts no mail
 }
 
+// subtypeByReply maps SMTP codes to subtypes, where a reply says nothing else.
+var subtypeByReply = map[int]string{
+	521: NoMail, 556: NoMail, // RFC 7504
+	525: MailboxDisabled, // RFC 5248: user account disabled
+	551: MailboxMoved,    // RFC 5321 §3.4
+	552: MailboxFull,
+}
+
 // vagueCodes are codes that hosts use for anything, so that the text decides.
 var vagueCodes = []string{"0.0", "1.0", "2.0", "3.0", "4.0", "5.0", "6.0", "7.0", "7.1"}
 
@@ -103,11 +112,7 @@ func isGenericCode(enhanced string) bool {
 
 // isPermanentSubtype reports whether a subtype means that the address will never accept mail.
 func isPermanentSubtype(subtype string) bool {
-	switch subtype {
-	case NoMailbox, NoDomain, BadAddress, MailboxMoved, NoMail:
-		return true
-	}
-	return false
+	return slices.Contains([]string{NoMailbox, NoDomain, BadAddress, MailboxMoved, NoMail}, subtype)
 }
 
 // classify classifies a reply whose text is normalized.
@@ -170,17 +175,7 @@ func (a *Reply) subtype(said pattern) (subtype string, sure bool) {
 	case strings.HasPrefix(code, "7."):
 		return Policy, !isVagueCode(code)
 	}
-	switch a.Code {
-	case 552:
-		return MailboxFull, false
-	case 521, 556: // RFC 7504
-		return NoMail, false
-	case 525: // RFC 5248: user account disabled
-		return MailboxDisabled, false
-	case 551: // RFC 5321 §3.4
-		return MailboxMoved, false
-	}
-	return General, false
+	return cmp.Or(subtypeByReply[a.Code], General), false
 }
 
 // notInDirectory reports whether Exchange Online's edge says that the address doesn't exist.
@@ -230,5 +225,5 @@ func (a *Reply) textWithoutNames() string {
 
 // matches reports whether a text contains one of the phrases.
 func (m pattern) matches(text string) bool {
-	return slices.ContainsFunc(m.phrases, func(phrase string) bool { return containsPhrase(text, phrase) })
+	return containsAny(text, m.phrases)
 }

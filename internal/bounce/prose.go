@@ -3,6 +3,7 @@
 package bounce
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -46,12 +47,7 @@ func isOriginalMarker(line string) bool {
 		return false
 	}
 	line = strings.ToLower(strings.Trim(line, " \t\r\n-=_*+.:#|>"))
-	for _, m := range originalMarkers {
-		if strings.Contains(line, m) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(originalMarkers, func(m string) bool { return strings.Contains(line, m) })
 }
 
 // headerFollows reports whether a header follows within a few lines.
@@ -76,12 +72,7 @@ func headerFollows(rest string) bool {
 var originalFields = []string{"received:", "return-path:", "message-id:", "from:", "subject:", "mime-version:", "dkim-signature:", "x-mailer:", "delivered-to:", "x-originating-ip:", "date:", "to:", "x-yahoo"}
 
 func isHeaderLine(line string) bool {
-	for _, f := range originalFields {
-		if len(line) > len(f) && strings.EqualFold(line[:len(f)], f) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(originalFields, func(f string) bool { return len(line) > len(f) && strings.EqualFold(line[:len(f)], f) })
 }
 
 // startsReturnedHeader reports whether a line begins a returned header without a marker: "Received:
@@ -197,10 +188,7 @@ func (s *section) recipient(words, plain string) Recipient {
 	r := Recipient{Address: s.address, Diagnostic: cleanDiagnostic(s.text)}
 	r.Code, r.Enhanced = findReply(s.text)
 	own := normalize(s.text)
-	a := Reply{Stage: findStage(own), Code: r.Code, Enhanced: r.Enhanced, Text: own}
-	if a.Stage == "" {
-		a.Stage = findStage(plain)
-	}
+	a := Reply{Stage: cmp.Or(findStage(own), findStage(plain)), Code: r.Code, Enhanced: r.Enhanced, Text: own}
 	if r.Classification = a.classify(); r.Subtype != General && !r.uncertain {
 		return r
 	}
@@ -311,8 +299,7 @@ func leadingAddress(line string) string {
 // sectionFor returns the normalized part of a text about a recipient, or all of the text if it has
 // no such part.
 func sectionFor(words, final, original string) string {
-	sections := splitByRecipient(words)
-	for _, s := range sections {
+	for _, s := range splitByRecipient(words) {
 		if strings.EqualFold(s.address, final) || strings.EqualFold(s.address, original) {
 			return normalize(s.text)
 		}

@@ -3,6 +3,7 @@
 package bounce
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/message"
@@ -64,20 +65,17 @@ func (s *recipientStatus) recipient(words, plain string) Recipient {
 			r.Enhanced = code
 		}
 	}
-	a := Reply{Stage: findStage(own), Code: r.Code, Enhanced: r.Enhanced, Text: own}
-	if a.Stage == "" {
-		a.Stage = findStage(plain)
-	}
+	a := Reply{Stage: cmp.Or(findStage(own), findStage(plain)), Code: r.Code, Enhanced: r.Enhanced, Text: own}
 	r.Classification = a.classify()
 	if own == "" || r.Subtype == General || r.uncertain {
 		section := sectionFor(words, s.final, s.original)
 		if r.Code == 0 {
 			code, enhanced := findReply(section)
 			if isGenericCode(r.Enhanced) && (r.Enhanced == "" || enhanced != "" && enhanced[0] == r.Enhanced[0]) {
-				r.Code, r.Enhanced = code, firstNonEmpty(enhanced, r.Enhanced)
+				r.Code, r.Enhanced = code, cmp.Or(enhanced, r.Enhanced)
 			}
 		}
-		b := Reply{Stage: firstNonEmpty(a.Stage, findStage(section)), Code: r.Code, Enhanced: r.Enhanced, Text: own + " " + section}
+		b := Reply{Stage: cmp.Or(a.Stage, findStage(section)), Code: r.Code, Enhanced: r.Enhanced, Text: own + " " + section}
 		if v := b.classify(); v.Subtype != General {
 			r.Classification = v
 		}
@@ -86,13 +84,6 @@ func (s *recipientStatus) recipient(words, plain string) Recipient {
 		r.Diagnostic = cleanDiagnostic(sectionFor(words, s.final, s.original))
 	}
 	return r
-}
-
-func firstNonEmpty(a, b string) string {
-	if a == "" {
-		return b
-	}
-	return a
 }
 
 // parseStatus parses the groups of a delivery status, which may be in any text. Fields may be

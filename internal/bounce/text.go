@@ -167,15 +167,10 @@ func findStage(text string) string {
 	if i := strings.Index(text, "<<< 5"); i >= 0 {
 		// sendmail's transcript: the last command before the first refusal
 		if at := strings.LastIndex(text[:i], ">>> "); at >= 0 {
-			switch command := text[at+4:]; {
-			case strings.HasPrefix(command, "data"):
-				return StageFinal
-			case strings.HasPrefix(command, "mail"):
-				return StageMail
-			case strings.HasPrefix(command, "rcpt"):
-				return StageRcpt
-			case strings.HasPrefix(command, "helo"), strings.HasPrefix(command, "ehlo"):
-				return StageConnect
+			command := text[at+4:]
+			stages := map[string]string{"data": StageFinal, "mail": StageMail, "rcpt": StageRcpt, "helo": StageConnect, "ehlo": StageConnect}
+			if stage := stages[command[:min(4, len(command))]]; stage != "" {
+				return stage
 			}
 		}
 	}

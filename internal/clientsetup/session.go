@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 )
 
@@ -96,13 +97,12 @@ func (d *session) imapCheckAuth(greeting bool) error {
 	if err != nil {
 		return err
 	}
-	offers := false
-	for _, l := range lines {
-		for word := range strings.FieldsSeq(l) {
-			offers = offers || word == "AUTH=PLAIN"
-		}
-	}
 	_ = d.writeLine("a LOGOUT") // the connection closes anyway
+	return checkOffer(slices.ContainsFunc(lines, func(l string) bool { return slices.Contains(strings.Fields(l), "AUTH=PLAIN") }))
+}
+
+// checkOffer returns an error if the server doesn't offer signing in.
+func checkOffer(offers bool) error {
 	if !offers {
 		return userError("The server does not offer signing in with a password.")
 	}
@@ -157,17 +157,9 @@ func (d *session) smtpCheckAuth(greeting bool) error {
 	if err != nil {
 		return err
 	}
-	offers := false
-	for _, l := range lines {
-		if words := strings.Fields(l); len(words) > 1 && words[0] == "AUTH" {
-			for _, w := range words[1:] {
-				offers = offers || w == "PLAIN"
-			}
-		}
-	}
 	_ = d.writeLine("QUIT") // the connection closes anyway
-	if !offers {
-		return userError("The server does not offer signing in with a password.")
-	}
-	return nil
+	return checkOffer(slices.ContainsFunc(lines, func(l string) bool {
+		words := strings.Fields(l)
+		return len(words) > 1 && words[0] == "AUTH" && slices.Contains(words, "PLAIN")
+	}))
 }

@@ -130,13 +130,7 @@ func (d *Database) CheckClock(ctx context.Context, r *Report) {
 		return
 	}
 	ours := asked.Add(answered.Sub(asked) / 2)
-	newest := time.Time{}
-	for _, n := range d.Nodes {
-		if n.LastSeen.After(newest) {
-			newest = n.LastSeen
-		}
-	}
-	if before := newest.Sub(answered); before > maxClockLag {
+	if before := lastSeen(d.Nodes).Sub(answered); before > maxClockLag {
 		r.Fail("Set the clock of this machine by NTP (timedatectl set-ntp true). If it was ahead before, and is right now, wait until that time has come.",
 			"this machine's clock is %s before the newest mark in the database: ids of new rows would be made in the future", formatDuration(before))
 	}

@@ -209,16 +209,11 @@ func SameDisk(a, b string) bool {
 }
 
 func device(path string) uint64 {
-	info, err := os.Stat(path)
+	var st syscall.Stat_t
+	err := syscall.Stat(path, &st)
 	for errors.Is(err, fs.ErrNotExist) && path != filepath.Dir(path) {
 		path = filepath.Dir(path)
-		info, err = os.Stat(path)
+		err = syscall.Stat(path, &st)
 	}
-	if err != nil {
-		return 0
-	}
-	if st, ok := info.Sys().(*syscall.Stat_t); ok {
-		return uint64(st.Dev) //nolint:unconvert // int32 elsewhere
-	}
-	return 0
+	return uint64(st.Dev) //nolint:unconvert // int32 elsewhere
 }

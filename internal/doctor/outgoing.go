@@ -3,6 +3,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +52,7 @@ func (o Outgoing) CheckProbe(domain string) func(context.Context, *Report) {
 		case err != nil:
 			r.Fail("Ask the hoster whether outgoing port 25 is blocked, as it is at many; if so use a smart host (--relay).", "no host of %s could be reached: %v", domain, err)
 		default:
-			r.OK("%s [%s] greets, with %s", facts.Host, facts.Addr.Addr(), orDefault(facts.TLS, "no TLS"))
+			r.OK("%s [%s] greets, with %s", facts.Host, facts.Addr.Addr(), cmp.Or(facts.TLS, "no TLS"))
 		}
 	}
 }
@@ -59,13 +60,6 @@ func (o Outgoing) CheckProbe(domain string) func(context.Context, *Report) {
 func isRouteError(err error) bool {
 	var e *route.Error
 	return errors.As(err, &e)
-}
-
-func orDefault(s, fallback string) string {
-	if s == "" {
-		return fallback
-	}
-	return s
 }
 
 // probe runs an SMTP session up to the first MAIL with one of a domain's hosts, without signing in.

@@ -250,6 +250,9 @@ func (f *extraKeywords) lookup(key string) []string {
 	return strings.Fields(words)
 }
 
+// maildirFlags are the letters in the names of files.
+var maildirFlags = map[rune]Flags{'S': Seen, 'R': Answered, 'F': Flagged, 'T': Deleted, 'D': Draft}
+
 // message derives a message from the name of its file in a Maildir. verbatim reports whether the
 // file has the message's own line endings.
 func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *Message, verbatim bool) {
@@ -257,18 +260,7 @@ func (d *maildirs) message(dir, base string, changed time.Time, size int64) (m *
 	m.Folder, m.SpecialUse = d.folder(dir)
 	name, info := cutInfo(base)
 	for _, c := range info {
-		switch c {
-		case 'S':
-			m.Flags |= Seen
-		case 'R':
-			m.Flags |= Answered
-		case 'F':
-			m.Flags |= Flagged
-		case 'T':
-			m.Flags |= Deleted
-		case 'D':
-			m.Flags |= Draft
-		case 'P':
+		if m.Flags |= maildirFlags[c]; c == 'P' {
 			m.Keywords = append(m.Keywords, "$Forwarded")
 		}
 		if mails := d.keywordFlags[dir]; c >= 'a' && int(c-'a') < len(mails) && mails[c-'a'] != "" {

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 
@@ -345,17 +346,8 @@ func isMetadataFile(base string) bool {
 	case keywordsFile:
 		return false
 	}
-	for _, begin := range []string{"dovecot", "courier", "._", ".lock", "popstate"} {
-		if strings.HasPrefix(base, begin) {
-			return true
-		}
-	}
-	for _, end := range []string{".msf", ".lock", ".tmp", ".plist"} {
-		if strings.HasSuffix(base, end) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]string{"dovecot", "courier", "._", ".lock", "popstate"}, func(begin string) bool { return strings.HasPrefix(base, begin) }) ||
+		slices.ContainsFunc([]string{".msf", ".lock", ".tmp", ".plist"}, func(end string) bool { return strings.HasSuffix(base, end) })
 }
 
 // entryReader distinguishes a truncated file from a complete one.

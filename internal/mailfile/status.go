@@ -3,6 +3,7 @@
 package mailfile
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -10,13 +11,12 @@ import (
 // isMetadataField reports whether a field, whose name is in lower case, is one that programs add to
 // messages of an mbox for their own use. It is not part of the message.
 func isMetadataField(name string) bool {
-	switch name {
-	case "status", "x-status", "x-keywords", "x-uid", "x-imap", "x-imapbase", "content-length",
-		"x-mozilla-status", "x-mozilla-status2", "x-mozilla-keys":
-		return true
-	}
-	return false
+	return slices.Contains([]string{"status", "x-status", "x-keywords", "x-uid", "x-imap", "x-imapbase", "content-length",
+		"x-mozilla-status", "x-mozilla-status2", "x-mozilla-keys"}, name)
 }
+
+// statusFlags are the letters of Status and X-Status.
+var statusFlags = map[rune]Flags{'R': Seen, 'A': Answered, 'F': Flagged, 'D': Deleted, 'T': Draft}
 
 // applyStatusField applies a metadata field to a message. name is in lower case.
 func (m *Message) applyStatusField(name, value string) {
@@ -24,18 +24,7 @@ func (m *Message) applyStatusField(name, value string) {
 	switch name {
 	case "status", "x-status":
 		for _, c := range value {
-			switch c {
-			case 'R':
-				m.Flags |= Seen
-			case 'A':
-				m.Flags |= Answered
-			case 'F':
-				m.Flags |= Flagged
-			case 'D':
-				m.Flags |= Deleted
-			case 'T':
-				m.Flags |= Draft
-			}
+			m.Flags |= statusFlags[c]
 		}
 	case "x-keywords", "x-mozilla-keys":
 		m.Keywords = append(m.Keywords, strings.FieldsFunc(value, func(r rune) bool { return r == ' ' || r == ',' || r == '\t' })...)

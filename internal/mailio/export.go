@@ -112,17 +112,10 @@ func (t *Service) exportFolders(ctx context.Context, o ExportOptions) ([]folder.
 		return []folder.Folder{f}, err
 	}
 	all, err := t.Folders.Folders(ctx, o.Mailbox)
-	slices.SortStableFunc(all, func(a, b folder.Folder) int {
-		switch {
-		case a.Name == b.Name:
-			return 0
-		case a.Name == folder.Inbox:
-			return -1
-		case b.Name == folder.Inbox:
-			return 1
-		}
-		return 0
-	})
+	if at := slices.IndexFunc(all, func(f folder.Folder) bool { return f.Name == folder.Inbox }); at > 0 {
+		inbox := all[at]
+		all = slices.Insert(slices.Delete(all, at, at+1), 0, inbox)
+	}
 	return all, err
 }
 

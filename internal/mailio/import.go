@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -252,14 +253,10 @@ func receivedDate(m *mailfile.Message, h message.Header) time.Time {
 	}
 	if f, ok := h.First("Received"); ok {
 		text := f.Text()
-		for at := len(text) - 1; at >= 0; at-- {
-			if text[at] != ';' {
-				continue
-			}
+		if at := strings.LastIndexByte(text, ';'); at >= 0 {
 			if date, ok := message.ParseDate(text[at+1:]); ok {
 				return date
 			}
-			break
 		}
 	}
 	if date, ok := message.ParseDate(h.Text("Date")); ok {

@@ -9,7 +9,6 @@ package mailio
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -41,9 +40,9 @@ type Service struct {
 
 // checkDomain returns a fault.Denied if the domain of a mailbox is suspended.
 func (t *Service) checkDomain(ctx context.Context, box db.ID) error {
-	err := t.Blobs.DB.One(ctx, mailbox.DomainActiveCheck(box), new(db.ID))
-	if errors.Is(err, db.ErrNoRow) {
-		return fault.New(fault.Denied, "domain_suspended", "The domain of this mailbox is suspended. Ask the operator of the service.")
+	active, err := db.Exists(ctx, t.Blobs.DB, mailbox.DomainActiveCheck(box))
+	if err == nil && !active {
+		err = fault.New(fault.Denied, "domain_suspended", "The domain of this mailbox is suspended. Ask the operator of the service.")
 	}
 	return err
 }

@@ -12,7 +12,6 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -148,7 +147,7 @@ func (o *Outbox) authorizeSenders(ctx context.Context, p account.Principal, mail
 		if l == nil {
 			continue
 		}
-		sender, err := o.authorizeAuthor(ctx, p, l)
+		sender, err := o.authorizeDomain(ctx, p, l.from.Domain)
 		switch {
 		case err == nil:
 			prepared = append(prepared, &preparedMessage{index: i, send: l, sender: sender})
@@ -169,10 +168,4 @@ func (o *Outbox) authorizeSenders(ctx context.Context, p account.Principal, mail
 		return nil, denied
 	}
 	return prepared, nil
-}
-
-// authorizeAuthor checks that the principal may send as the author of l and returns the sending
-// domain.
-func (o *Outbox) authorizeAuthor(ctx context.Context, p account.Principal, l *validSend) (domain.SendingDomain, error) {
-	return o.authorizeDomain(ctx, p, l.from.Domain)
 }

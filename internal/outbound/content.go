@@ -3,7 +3,6 @@
 package outbound
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -24,25 +23,13 @@ func (o *Messages) Open(ctx context.Context, account, id db.ID) (*blob.Reader, e
 		return nil, err
 	}
 	if r.private {
-		return nil, serviceContentError()
+		return nil, fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone.")
 	}
 	b, err := o.loadBlob(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	in, err := b.Open(ctx)
-	if err != nil || !r.isFromAPI() { // the author of a forwarded message could have set any class
-		return in, err
-	}
-	h, err := message.ReadHeader(bufio.NewReader(in.All()))
-	if err == nil && isServiceMail(h) {
-		err = serviceContentError() // accepted by an older release
-	}
-	if err != nil && !fault.Is(err, fault.TooLarge) {
-		_ = in.Close() // only read
-		return nil, err
-	}
-	return in, nil
+	return b.Open(ctx)
 }
 
 // loadBlob loads the bytes of a message. If the message is rescheduled meanwhile, it loads the new
@@ -62,10 +49,6 @@ func (o *Messages) loadBlob(ctx context.Context, r *row) (*blob.Blob, error) {
 		}
 		r = now
 	}
-}
-
-func serviceContentError() error {
-	return fault.New(fault.Denied, "service_message", "The service has written this to its recipient alone.")
 }
 
 // isServiceMail reports whether the header marks the message as ClassService.

@@ -53,8 +53,7 @@ func (o *Messages) setContent(ctx context.Context, r *row, m *queue.OutboundMess
 	if breaks && !r.isReturnedReport() {
 		return nil
 	}
-	m.EightBit = m.EightBit || header.EightBit() && !r.utf8
-	if m.EightBit {
+	if m.EightBit = m.EightBit || header.EightBit() && !r.utf8; m.EightBit {
 		m.SevenBit = o.sevenBitFunc(r, m, b, sign)
 	}
 	return nil

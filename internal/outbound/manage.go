@@ -88,18 +88,10 @@ func (o *Outbox) reschedule(ctx context.Context, r *row, due, expires time.Time)
 		return err
 	}
 	err = o.Queue.Reschedule(ctx, r.id, due, expires, func(tx *db.Tx) error {
-		n, err := tx.Exec(ctx, rescheduleQuery.With(r.id, old.ID, dated.ID, dated.Size, db.Micros(expires)))
-		if err == nil && n == 0 {
-			err = errRescheduled
-		}
-		if err != nil {
+		if err := tx.ExecOrFail(ctx, rescheduleQuery.With(r.id, old.ID, dated.ID, dated.Size, db.Micros(expires)), errRescheduled); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, dated.InsertStatement()); err != nil {
-			return err
-		}
-		_, err = tx.Exec(ctx, blob.DeleteStatement(old.ID))
-		return err
+		return tx.Run(ctx, dated.InsertStatement(), blob.DeleteStatement(old.ID))
 	})
 	if fault.Is(err, fault.Conflict) {
 		dated.Discard(ctx)

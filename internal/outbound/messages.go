@@ -78,12 +78,9 @@ func (r *row) insertStatement() db.Statement {
 
 func scanMessage(r db.Row) (*row, error) {
 	m := &row{}
-	var expires, created int64
-	err := r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnPathHost, &m.from, &m.subject, &m.messageID,
-		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, &expires, &created, &m.ret, &m.envid,
+	return m, r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnPathHost, &m.from, &m.subject, &m.messageID,
+		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, db.ScanTime(&m.expires), db.ScanTime(&m.created), &m.ret, &m.envid,
 		&m.template, &m.templateVersion, &m.requireTLS, &m.forwarder, &m.private)
-	m.expires, m.created = db.Time(expires), db.Time(created)
-	return m, err
 }
 
 // toMessage returns the message without its deliveries.
@@ -96,14 +93,7 @@ func (r *row) toMessage() Message {
 }
 
 func (o *Messages) loadRow(ctx context.Context, id db.ID) (*row, error) {
-	found, err := db.All(ctx, o.DB, messageByIDQuery.With(id), scanMessage)
-	if err != nil {
-		return nil, err
-	}
-	if len(found) == 0 {
-		return nil, notFoundError()
-	}
-	return found[0], nil
+	return db.Find(ctx, o.DB, messageByIDQuery.With(id), notFoundError(), scanMessage)
 }
 
 func notFoundError() error {
@@ -111,14 +101,12 @@ func notFoundError() error {
 }
 
 func (o *Messages) loadOwned(ctx context.Context, account, id db.ID) (*row, error) {
-	found, err := db.All(ctx, o.DB, messageByIDQuery.With(id), scanMessage)
-	if err != nil {
-		return nil, err
+	none := fault.New(fault.NotFound, "not_found", "There is no message with this id.")
+	r, err := db.Find(ctx, o.DB, messageByIDQuery.With(id), none, scanMessage)
+	if err == nil && r.account != account {
+		err = none
 	}
-	if len(found) == 0 || found[0].account != account {
-		return nil, fault.New(fault.NotFound, "not_found", "There is no message with this id.")
-	}
-	return found[0], nil
+	return r, err
 }
 
 // AcceptLoad returns the share of time, 0 to 1, that this node spends accepting messages.

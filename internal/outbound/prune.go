@@ -47,8 +47,7 @@ func (p *expiredMessage) rowCount() int {
 // is deleted as a whole; 0 means that there are no more. A trace remains, by which a reply still
 // finds its thread.
 //
-// The sweep deletes the blob files, because several messages may share one. Prune doesn't look for
-// terms that an earlier release wrote: the search skips terms that lead to no message.
+// The sweep deletes the blob files, because several messages may share one.
 func (o *Outbox) Prune(ctx context.Context, before time.Time, limit int) (int, error) {
 	o.pruneCursor.mu.Lock()
 	defer o.pruneCursor.mu.Unlock()
@@ -81,9 +80,7 @@ func (o *Outbox) Prune(ctx context.Context, before time.Time, limit int) (int, e
 func (o *Outbox) findExpired(ctx context.Context, end db.ID, before time.Time, limit int) (some []*expiredMessage, err error) {
 	size := 0
 	for from := o.pruneCursor.position; ; {
-		ids, err := db.All(ctx, o.DB, messageIDsQuery.With(from, end, index.BatchSize), func(r db.Row) (id db.ID, err error) {
-			return id, r.Scan(&id)
-		})
+		ids, err := db.All(ctx, o.DB, messageIDsQuery.With(from, end, index.BatchSize), db.ScanID)
 		if err != nil || len(ids) == 0 {
 			return some, err
 		}

@@ -4,9 +4,9 @@ package outbound
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
-	"sort"
 	"strings"
 	"unicode/utf8"
 
@@ -21,13 +21,8 @@ func (l *validSend) readHeaders(s *SendRequest, bad *fault.FieldErrors) {
 		bad.Add("headers", "too_many_headers", "A message can have %d custom headers.", maxHeaders)
 		return
 	}
-	names := make([]string, 0, len(s.Headers))
-	for name := range s.Headers {
-		names = append(names, name)
-	}
-	sort.Strings(names)
 	seen, size := map[string]bool{}, 0
-	for i, name := range names {
+	for i, name := range slices.Sorted(maps.Keys(s.Headers)) {
 		value := s.Headers[name]
 		size += len(name) + len(value)
 		lower := strings.ToLower(name)

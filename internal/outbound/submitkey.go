@@ -43,7 +43,7 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 			r.onlyDomain = sender.Domain
 		}
 		r.ret, r.envid = "", "" // API mail has events instead of reports
-		if isServiceMail(h) {   // the account's users could not read it
+		if isServiceMail(h) {
 			return nil, fault.New(fault.Invalid, "invalid_header", "The header Feedback-ID is not valid: the service alone writes this class.")
 		}
 		if h.Count("Feedback-ID") == 0 {

@@ -8,7 +8,6 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -69,11 +68,8 @@ type trace struct {
 
 func (o *Messages) loadTrace(ctx context.Context, id db.ID) (t trace, err error) {
 	err = o.DB.One(ctx, traceByIDQuery.With(id), &t.Account, &t.Domain, &t.ThreadID, &t.MessageID, &t.recipientHashes)
-	if errors.Is(err, db.ErrNoRow) {
-		err = notFoundError()
-	}
 	t.API = len(t.recipientHashes) > 0
-	return t, err
+	return t, db.IfNoRow(err, notFoundError())
 }
 
 func (o *Messages) prunedMessageInfo(ctx context.Context, id db.ID) (queue.MessageInfo, error) {

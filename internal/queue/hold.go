@@ -220,12 +220,8 @@ func (q *Queue) holdWaitingRows(c *claim, hold db.ID) {
 // it learned of the removal.
 func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time.Time) error {
 	for hold := IndividualHold; ; {
-		err := q.o.DB.One(ctx, nextHoldQuery.With(hold), &hold)
-		if errors.Is(err, db.ErrNoRow) {
-			return nil
-		}
-		if err != nil {
-			return err
+		if err := q.o.DB.One(ctx, nextHoldQuery.With(hold), &hold); err != nil {
+			return db.IfNoRow(err, nil)
 		}
 		if holds != nil && holds.ids[hold] {
 			continue

@@ -4,7 +4,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -138,11 +137,7 @@ func scanNotice(r db.Row) (n Notice, err error) {
 
 // HasDelayed reports whether AddDelayNotices would add notices.
 func (q *Queue) HasDelayed(ctx context.Context) (bool, error) {
-	err := q.o.DB.One(ctx, anyDelayedQuery.With(db.Micros(q.o.Now())), new(int64))
-	if errors.Is(err, db.ErrNoRow) {
-		return false, nil
-	}
-	return err == nil, err
+	return db.Exists(ctx, q.o.DB, anyDelayedQuery.With(db.Micros(q.o.Now())))
 }
 
 // AddDelayNotices adds a notice for each delivery that is still undelivered after four hours, once

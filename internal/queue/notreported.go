@@ -4,7 +4,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -52,11 +51,8 @@ func (q *Queue) recordNotReported(ctx context.Context, tx *db.Tx, about MessageI
 	s := StatusChange{MessageInfo: about, ID: message, Reason: ReasonNotReported}
 	err := tx.One(ctx, notReportedQuery.With(message, n), &s.Recipient, (*string)(&s.Status), &s.Attempts, &s.Sequence,
 		&s.Code, &s.Enhanced, &s.Reply, &s.Remote)
-	if errors.Is(err, db.ErrNoRow) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return db.IfNoRow(err, nil)
 	}
 	s.Sequence--
 	events := s.Events(nil)

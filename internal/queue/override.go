@@ -4,7 +4,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -140,8 +139,5 @@ var leasedRowQuery = db.SQL(`SELECT state, hold > 0 FROM delivery WHERE message 
 // whether the delivery is to be held.
 func (q *Queue) leasedRow(ctx context.Context, d *Delivery) (there, held bool, err error) {
 	err = q.o.DB.One(ctx, leasedRowQuery.With(d.Message, d.N, d.Lease), &d.state, &held)
-	if errors.Is(err, db.ErrNoRow) {
-		return false, false, nil
-	}
-	return err == nil, held, err
+	return err == nil, held, db.IfNoRow(err, nil)
 }

@@ -115,10 +115,6 @@ func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Ti
 // NextWaiting returns the first destination after one that has waiting deliveries, and when the
 // first of them is due; "" for none.
 func NextWaiting(ctx context.Context, r db.Reader, after string) (name string, due time.Time, err error) {
-	var at int64
-	err = r.One(ctx, nextDestinationQuery.With(after), &name, &at)
-	if errors.Is(err, db.ErrNoRow) {
-		return "", time.Time{}, nil
-	}
-	return name, db.Time(at), err
+	err = r.One(ctx, nextDestinationQuery.With(after), &name, db.ScanTime(&due))
+	return name, due, db.IfNoRow(err, nil)
 }

@@ -4,7 +4,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -74,16 +73,12 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 
 // retryError returns the reason why no delivery of a message was retried.
 func (q *Queue) retryError(ctx context.Context, message db.ID, now time.Time) error {
-	var last int64
-	err := q.o.DB.One(ctx, retryableQuery.With(message), &last)
-	if errors.Is(err, db.ErrNoRow) {
-		return fault.New(fault.Conflict, "not_retryable", "Nothing of this message has failed or is deferred.")
-	}
-	if err != nil {
-		return err
+	var last time.Time
+	if err := q.o.DB.One(ctx, retryableQuery.With(message), db.ScanTime(&last)); err != nil {
+		return db.IfNoRow(err, fault.New(fault.Conflict, "not_retryable", "Nothing of this message has failed or is deferred."))
 	}
 	f := fault.New(fault.RateLimited, "retried_just_now", "Delivery was tried just now, and %d times or more in all. Retry it %d minutes after the last attempt.", freeRetries, retryCooldown/time.Minute)
-	f.RetryAfter = max(time.Second, db.Time(last).Add(retryCooldown).Sub(now))
+	f.RetryAfter = max(time.Second, last.Add(retryCooldown).Sub(now))
 	return f
 }
 

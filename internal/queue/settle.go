@@ -167,11 +167,7 @@ var sequenceQuery = db.SQL(`SELECT sequence FROM delivery WHERE message = $1 AND
 func (q *Queue) reloadSequence(d *Delivery) bool {
 	before := d.sequence
 	err := q.retryWrite(func(ctx context.Context) error {
-		err := q.o.DB.One(ctx, sequenceQuery.With(d.Message, d.N, d.Lease, d.Attempts), &d.sequence)
-		if errors.Is(err, db.ErrNoRow) {
-			return errSuperseded
-		}
-		return err
+		return db.IfNoRow(q.o.DB.One(ctx, sequenceQuery.With(d.Message, d.N, d.Lease, d.Attempts), &d.sequence), errSuperseded)
 	})
 	return err == nil && d.sequence != before
 }

@@ -4,7 +4,6 @@ package queue
 
 import (
 	"context"
-	"errors"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -44,7 +43,7 @@ func (q *Queue) RecordUnsubscribe(ctx context.Context, k suppression.Unsubscribe
 		done = true
 		s := StatusChange{MessageInfo: about, ID: k.Message, Recipient: k.Address, Status: Delivered, Sequence: 1, Reason: string(suppression.ReasonUnsubscribe)}
 		err := tx.One(ctx, unsubscribedQuery.With(k.Message, k.Account), &s.Recipient, (*string)(&s.Status), &s.Attempts, &s.Sequence)
-		if err != nil && !errors.Is(err, db.ErrNoRow) {
+		if err := db.IfNoRow(err, nil); err != nil {
 			return err
 		}
 		s.Sequence--

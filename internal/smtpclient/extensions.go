@@ -50,25 +50,15 @@ func parseExtensions(lines []string) Extensions {
 }
 
 func (e *Extensions) parseKeyword(keyword string, params []string) {
+	flags := map[string]*bool{
+		"PIPELINING": &e.Pipelining, "8BITMIME": &e.EightBit, "SMTPUTF8": &e.UTF8, "DSN": &e.DSN, "STARTTLS": &e.StartTLS, "CHUNKING": &e.Chunking,
+		"REQUIRETLS": &e.RequireTLS, "ENHANCEDSTATUSCODES": &e.EnhancedStatusCodes, "SIZE": &e.Size,
+	}
+	if offered := flags[keyword]; offered != nil {
+		*offered = true
+	}
 	switch keyword {
-	case "PIPELINING":
-		e.Pipelining = true
-	case "8BITMIME":
-		e.EightBit = true
-	case "SMTPUTF8":
-		e.UTF8 = true
-	case "DSN":
-		e.DSN = true
-	case "STARTTLS":
-		e.StartTLS = true
-	case "CHUNKING":
-		e.Chunking = true
-	case "REQUIRETLS":
-		e.RequireTLS = true
-	case "ENHANCEDSTATUSCODES":
-		e.EnhancedStatusCodes = true
 	case "SIZE":
-		e.Size = true
 		if len(params) > 0 {
 			if n, err := strconv.ParseInt(params[0], 10, 64); err == nil && n > 0 {
 				e.MaxSize = n

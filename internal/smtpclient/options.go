@@ -11,6 +11,7 @@
 package smtpclient
 
 import (
+	"cmp"
 	"crypto/tls"
 	"net/netip"
 	"time"
@@ -83,23 +84,16 @@ type Options struct {
 	Now func() time.Time
 }
 
-func durationOr(d, fallback time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return fallback
-}
-
 func (t Timeouts) withDefaults() Timeouts {
 	return Timeouts{
-		Connect:     durationOr(t.Connect, 30*time.Second),
-		Greeting:    durationOr(t.Greeting, 5*time.Minute),
-		Command:     durationOr(t.Command, 5*time.Minute),
-		Handshake:   durationOr(t.Handshake, time.Minute),
-		DataInit:    durationOr(t.DataInit, 2*time.Minute),
-		DataBlock:   durationOr(t.DataBlock, 3*time.Minute),
-		Final:       durationOr(t.Final, 10*time.Minute),
-		Transaction: durationOr(t.Transaction, 2*time.Hour),
-		Quit:        durationOr(t.Quit, 5*time.Second),
+		Connect:     cmp.Or(t.Connect, 30*time.Second),
+		Greeting:    cmp.Or(t.Greeting, 5*time.Minute),
+		Command:     cmp.Or(t.Command, 5*time.Minute),
+		Handshake:   cmp.Or(t.Handshake, time.Minute),
+		DataInit:    cmp.Or(t.DataInit, 2*time.Minute),
+		DataBlock:   cmp.Or(t.DataBlock, 3*time.Minute),
+		Final:       cmp.Or(t.Final, 10*time.Minute),
+		Transaction: cmp.Or(t.Transaction, 2*time.Hour),
+		Quit:        cmp.Or(t.Quit, 5*time.Second),
 	}
 }

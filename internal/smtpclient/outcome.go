@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
@@ -92,12 +93,8 @@ func (e *DialError) ConnectionFailed() bool {
 	if op, ok := errors.AsType[*net.OpError](e.cause); ok {
 		return op.Op != "remote error" && op.Op != "local error" // alerts of TLS
 	}
-	for _, broken := range []error{io.EOF, io.ErrUnexpectedEOF, errTimeout, context.DeadlineExceeded, context.Canceled} {
-		if errors.Is(e.cause, broken) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, errTimeout, context.DeadlineExceeded, context.Canceled},
+		func(broken error) bool { return errors.Is(e.cause, broken) })
 }
 
 // Unwrap returns the error of the network or of TLS; nil if the server rejected us.

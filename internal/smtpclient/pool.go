@@ -3,6 +3,7 @@
 package smtpclient
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -74,17 +75,11 @@ type idleConn struct {
 
 // NewPool returns an empty pool.
 func NewPool(l PoolLimits) *Pool {
-	count := func(n, fallback int) int {
-		if n > 0 {
-			return n
-		}
-		return fallback
-	}
 	return &Pool{
-		idleTime:    durationOr(l.IdleTime, 5*time.Second),
-		maxPerHost:  count(l.MaxPerHost, 10),
-		maxMessages: count(l.MaxMessages, 1000),
-		maxIdle:     count(l.MaxIdle, 500),
+		idleTime:    cmp.Or(l.IdleTime, 5*time.Second),
+		maxPerHost:  cmp.Or(l.MaxPerHost, 10),
+		maxMessages: cmp.Or(l.MaxMessages, 1000),
+		maxIdle:     cmp.Or(l.MaxIdle, 500),
 		tlsSessions: tls.NewLRUClientSessionCache(512),
 		hosts:       map[netip.AddrPort]*poolHost{},
 		done:        make(chan struct{}),
@@ -379,13 +374,11 @@ func (p *Pool) SendAll(ctx context.Context, o Options, next func() *Message, rep
 
 // unsentResult returns the result of a message for which no connection could be opened.
 func unsentResult(o Options, m *Message, err error) *Result {
-	r := &Result{Outcomes: make([]Outcome, len(m.To)), Peer: Peer{Host: o.Host, Addr: o.Addr}, Err: err}
+	r := &Result{Peer: Peer{Host: o.Host, Addr: o.Addr}, Err: err}
 	out := localOutcome(Temporary, StageConnect, "4.4.1", sanitize([]byte(err.Error())))
 	if de, ok := errors.AsType[*DialError](err); ok {
 		out, r.Peer, r.Transcript = de.Outcome, de.Peer, de.Transcript
 	}
-	for i := range r.Outcomes {
-		r.Outcomes[i] = out
-	}
+	r.Outcomes = slices.Repeat([]Outcome{out}, len(m.To))
 	return r
 }

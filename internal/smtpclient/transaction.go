@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 )
 
@@ -80,14 +81,7 @@ func (t *transaction) setRemainingOutcomes(o Outcome) {
 }
 
 // hasPending reports whether any recipient has no outcome yet.
-func (t *transaction) hasPending() bool {
-	for _, s := range t.decided {
-		if !s {
-			return true
-		}
-	}
-	return false
-}
+func (t *transaction) hasPending() bool { return slices.Contains(t.decided, false) }
 
 // newTransaction checks a message against what the host supports. It sets the outcomes of what
 // can't work, without asking the host.

@@ -3,6 +3,7 @@
 package spam
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -54,7 +55,7 @@ func (c *circuitBreaker) record(ok bool) {
 		return
 	}
 	c.failures = min(c.failures+1, maxFailures)
-	c.retryAt = c.now().Add(timeoutOr(c.cooldown, 30*time.Second))
+	c.retryAt = c.now().Add(cmp.Or(c.cooldown, 30*time.Second))
 }
 
 // backend limits the calls to a scanner or filter: concurrency, duration, and a circuit breaker.

@@ -5,6 +5,7 @@ package spam
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -35,7 +36,7 @@ type Clamav struct {
 // NewClamav returns a client of the clamd at HOST:PORT, or at the path of a Unix socket. limit is
 // the time limit for a message (20 s if 0).
 func NewClamav(addr string, limit time.Duration) (*Clamav, error) {
-	c := &Clamav{backend: newBackend(8, timeoutOr(limit, 20*time.Second)), network: "tcp", addr: addr}
+	c := &Clamav{backend: newBackend(8, cmp.Or(limit, 20*time.Second)), network: "tcp", addr: addr}
 	if path := strings.TrimPrefix(addr, "unix:"); strings.HasPrefix(path, "/") {
 		c.network, c.addr = "unix", path
 		return c, nil

@@ -3,9 +3,11 @@
 package spam
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,7 +58,7 @@ func (l *BlockLists) Lookup(ctx context.Context, client netip.Addr) []summary.Sp
 	if !client.IsValid() || client.IsPrivate() || client.IsLoopback() || client.IsLinkLocalUnicast() {
 		return nil // block lists don't cover these addresses
 	}
-	ctx, cancel := context.WithTimeout(ctx, timeoutOr(l.Timeout, 5*time.Second))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(l.Timeout, 5*time.Second))
 	defer cancel()
 	on := make([]bool, len(l.Lists))
 	var asked sync.WaitGroup
@@ -81,12 +83,10 @@ func (l *BlockLists) isListed(ctx context.Context, name string) bool {
 	if err != nil {
 		return false
 	}
-	for _, a := range found.Records {
-		if b := a.As16(); a.Is4() && b[12] == 127 && b[13] == 0 && b[14] == 0 && b[15] >= 2 {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(found.Records, func(a netip.Addr) bool {
+		b := a.As16()
+		return a.Is4() && b[12] == 127 && b[13] == 0 && b[14] == 0 && b[15] >= 2
+	})
 }
 
 // reverseName returns the name of an address in a list, with a final dot: its octets in reverse

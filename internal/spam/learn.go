@@ -94,12 +94,8 @@ type trainingTask struct {
 // LearnNext learns one message, in one commit, and reports whether there may be more.
 func (b *Bayes) LearnNext(ctx context.Context) (more bool, err error) {
 	var t trainingTask
-	err = b.DB.One(ctx, nextTaskQuery.With(), &t.message, &t.account, &t.spam)
-	if errors.Is(err, db.ErrNoRow) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
+	if err := b.DB.One(ctx, nextTaskQuery.With(), &t.message, &t.account, &t.spam); err != nil {
+		return false, db.IfNoRow(err, nil)
 	}
 	mark, words, err := b.readTokens(ctx, t.message)
 	if err != nil && ctx.Err() != nil {
@@ -134,7 +130,7 @@ func (b *Bayes) lessonJob(ctx context.Context, t *trainingTask, mark uint64, wor
 	var before bool
 	err := b.DB.One(ctx, lessonQuery.With(t.account, int64(mark)), &before)
 	known := err == nil
-	if err != nil && !errors.Is(err, db.ErrNoRow) {
+	if err := db.IfNoRow(err, nil); err != nil {
 		return nil, err
 	}
 	day := b.today()
@@ -200,10 +196,7 @@ func (b *Bayes) readTokens(ctx context.Context, id db.ID) (mark uint64, words []
 func (b *Bayes) prune(ctx context.Context, account db.ID) error {
 	var spam, ham, has int
 	if err := b.DB.One(ctx, trainingQuery.With(account), &spam, &ham); err != nil || (spam+ham)%pruneEvery != 0 {
-		if errors.Is(err, db.ErrNoRow) {
-			err = nil
-		}
-		return err
+		return db.IfNoRow(err, nil)
 	}
 	if err := b.DB.One(ctx, tokenTotalQuery.With(account), &has); err != nil {
 		return err
@@ -219,8 +212,7 @@ func (b *Bayes) forgetTokens(ctx context.Context, account db.ID, n int) error {
 			if gone, err = tx.Exec(ctx, forgetTokensQuery.With(account, max(0, min(n, pruneBatch)))); err != nil {
 				return err
 			}
-			_, err = tx.Exec(ctx, forgetLessonsQuery.With(account, b.today()-lessonDays))
-			return err
+			return tx.Run(ctx, forgetLessonsQuery.With(account, b.today()-lessonDays))
 		})
 		if n -= int(gone); err != nil || gone == 0 || n <= 0 {
 			return err

@@ -42,7 +42,7 @@ func NewRspamd(base string, limit time.Duration) (*Rspamd, error) {
 		return nil, errors.New("the URL of an rspamd looks like http://127.0.0.1:11333")
 	}
 	const concurrent = 16
-	r := &Rspamd{backend: newBackend(concurrent, timeoutOr(limit, 20*time.Second)), url: strings.TrimSuffix(base, "/") + "/checkv2"}
+	r := &Rspamd{backend: newBackend(concurrent, cmp.Or(limit, 20*time.Second)), url: strings.TrimSuffix(base, "/") + "/checkv2"}
 	r.client = &http.Client{
 		Transport:     &http.Transport{MaxIdleConnsPerHost: concurrent, IdleConnTimeout: 30 * time.Second, ResponseHeaderTimeout: r.timeout},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -6,13 +6,13 @@
 package spam
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"net/netip"
 	"slices"
 	"sync"
-	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
@@ -68,11 +68,8 @@ func (f *Filter) Check(ctx context.Context, m *Message) ([]summary.SpamResult, e
 	}
 	opinions, verified = f.checkSpam(ctx, m)
 	asked.Wait()
-	if err := errors.Join(clean, verified); err != nil {
-		if clean != nil {
-			return nil, clean
-		}
-		return nil, verified
+	if err := cmp.Or(clean, verified); err != nil {
+		return nil, err
 	}
 	return opinions, nil
 }
@@ -124,12 +121,4 @@ func (f *Filter) backendError(backend string, m *Message, err error) error {
 		return nil
 	}
 	return fault.Wrap(err, fault.Unavailable, CodeUnavailable, "The message can't be judged at the moment; try again later")
-}
-
-// timeoutOr returns d, or otherwise if d is not positive.
-func timeoutOr(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }

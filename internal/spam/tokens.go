@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"unicode"
@@ -67,12 +68,7 @@ func tokenize(h message.Header, index *message.Index, r io.ReaderAt) ([]uint64, 
 			return nil, err
 		}
 	}
-	all := make([]uint64, 0, len(t.seen))
-	for h := range t.seen {
-		all = append(all, h)
-	}
-	slices.Sort(all) // rows are accessed in key order
-	return all, nil
+	return slices.Sorted(maps.Keys(t.seen)), nil // rows are accessed in key order
 }
 
 func clip(s string) string { return s[:min(len(s), maxField)] }

@@ -53,6 +53,15 @@ const (
 	rowsPerInsert = 40
 )
 
+// insertTermsSQL inserts rowsPerInsert terms.
+const insertTermsSQL = `INSERT INTO outbound_term (account, term, message) VALUES
+		($1, $2, $3), ($4, $5, $6), ($7, $8, $9), ($10, $11, $12), ($13, $14, $15), ($16, $17, $18), ($19, $20, $21), ($22, $23, $24),
+		($25, $26, $27), ($28, $29, $30), ($31, $32, $33), ($34, $35, $36), ($37, $38, $39), ($40, $41, $42), ($43, $44, $45), ($46, $47, $48),
+		($49, $50, $51), ($52, $53, $54), ($55, $56, $57), ($58, $59, $60), ($61, $62, $63), ($64, $65, $66), ($67, $68, $69), ($70, $71, $72),
+		($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
+		($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
+	ON CONFLICT DO NOTHING`
+
 var (
 	passPositionQuery = db.SQL(`SELECT position FROM outbound_index_progress WHERE pass = $1`)
 	advancePassQuery  = db.SQL(`UPDATE outbound_index_progress SET position = $3 WHERE pass = $1 AND position = $2`)
@@ -60,22 +69,10 @@ var (
 	indexCheckQuery   = db.SQL(`SELECT id, NOT EXISTS (SELECT 1 FROM outbound_term
 			WHERE account = m.account AND term = m.domain AND message = m.id)
 		FROM outbound_message m WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3`)
-	insertTermsQuery = db.SQL(`INSERT INTO outbound_term (account, term, message) VALUES
-			($1, $2, $3), ($4, $5, $6), ($7, $8, $9), ($10, $11, $12), ($13, $14, $15), ($16, $17, $18), ($19, $20, $21), ($22, $23, $24),
-			($25, $26, $27), ($28, $29, $30), ($31, $32, $33), ($34, $35, $36), ($37, $38, $39), ($40, $41, $42), ($43, $44, $45), ($46, $47, $48),
-			($49, $50, $51), ($52, $53, $54), ($55, $56, $57), ($58, $59, $60), ($61, $62, $63), ($64, $65, $66), ($67, $68, $69), ($70, $71, $72),
-			($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
-			($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
-		ON CONFLICT DO NOTHING`)
+	insertTermsQuery = db.SQL(insertTermsSQL)
 	// insertDomainTermsQuery inserts the domain terms, which mark a message as indexed. It returns
 	// the messages that were not indexed before.
-	insertDomainTermsQuery = db.SQL(`INSERT INTO outbound_term (account, term, message) VALUES
-			($1, $2, $3), ($4, $5, $6), ($7, $8, $9), ($10, $11, $12), ($13, $14, $15), ($16, $17, $18), ($19, $20, $21), ($22, $23, $24),
-			($25, $26, $27), ($28, $29, $30), ($31, $32, $33), ($34, $35, $36), ($37, $38, $39), ($40, $41, $42), ($43, $44, $45), ($46, $47, $48),
-			($49, $50, $51), ($52, $53, $54), ($55, $56, $57), ($58, $59, $60), ($61, $62, $63), ($64, $65, $66), ($67, $68, $69), ($70, $71, $72),
-			($73, $74, $75), ($76, $77, $78), ($79, $80, $81), ($82, $83, $84), ($85, $86, $87), ($88, $89, $90), ($91, $92, $93), ($94, $95, $96),
-			($97, $98, $99), ($100, $101, $102), ($103, $104, $105), ($106, $107, $108), ($109, $110, $111), ($112, $113, $114), ($115, $116, $117), ($118, $119, $120)
-		ON CONFLICT DO NOTHING RETURNING message`)
+	insertDomainTermsQuery = db.SQL(insertTermsSQL + ` RETURNING message`)
 )
 
 // Run maintains the index until ctx ends. Every node runs it; the leader job "finding" lets one node

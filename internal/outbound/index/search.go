@@ -3,6 +3,7 @@
 package index
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
@@ -48,7 +49,7 @@ func (x *search) querySource(older, newer *db.Query, args ...any) idSource {
 	}
 	return func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
 		args := append([]any{x.account, lo, hi, limit}, args...)
-		return db.All(ctx, x.index.DB, query.With(args...), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+		return db.All(ctx, x.index.DB, query.With(args...), db.ScanID)
 	}
 }
 
@@ -200,13 +201,10 @@ func (x *search) match(ctx context.Context, ids []db.ID) error {
 
 // compare orders ids in the direction of the search.
 func (x *search) compare(a, b db.ID) int {
-	switch {
-	case a == b:
-		return 0
-	case a < b == x.ascending:
-		return -1
+	if x.ascending {
+		return cmp.Compare(a, b)
 	}
-	return 1
+	return cmp.Compare(b, a)
 }
 
 // AddDeliveries loads the deliveries of messages.

@@ -4,7 +4,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -35,11 +34,7 @@ func ReadBacklog(ctx context.Context, r db.Reader) (b Backlog, err error) {
 	if err := r.One(ctx, backlogHeldQuery.With(maxCount), &b.Held); err != nil {
 		return b, err
 	}
-	err = r.One(ctx, anyLeasedQuery.With(), new(int64))
-	b.AnyLeased = err == nil
-	if errors.Is(err, db.ErrNoRow) {
-		err = nil
-	}
+	b.AnyLeased, err = db.Exists(ctx, r, anyLeasedQuery.With())
 	b.DueAt, b.MoreWaiting, b.MoreHeld = db.Time(due), b.Waiting == maxCount, b.Held == maxCount
 	return b, err
 }

@@ -4,7 +4,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
@@ -75,10 +74,7 @@ func (q *Queue) Hold(ctx context.Context, c Command) (res Result, err error) {
 func (q *Queue) addHold(ctx context.Context, c *Command, kind queue.HoldKind, target string) (id db.ID, err error) {
 	if c.After != "" {
 		err := q.DB.One(ctx, holdIDQuery.With(string(kind), target), &id)
-		if errors.Is(err, db.ErrNoRow) {
-			err = fault.New(fault.Conflict, "hold_ended", "This hold was released meanwhile.")
-		}
-		return id, err
+		return id, db.IfNoRow(err, fault.New(fault.Conflict, "hold_ended", "This hold was released meanwhile."))
 	}
 	err = q.retryOnConflict(func() error {
 		return q.DB.Tx(ctx, func(tx *db.Tx) error {
