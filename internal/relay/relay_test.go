@@ -9,12 +9,14 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns/dnstest"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
@@ -34,6 +36,14 @@ func oneHost(t *testing.T, s *sink) *fixture {
 // means that nothing listens there.
 func twoHosts(t *testing.T, a, b *sink) *fixture {
 	t.Helper()
+	h := twoHostsWith(t, a, b, nil)
+	h.run()
+	return h
+}
+
+// twoHostsWith is twoHosts with options; the queue doesn't run yet.
+func twoHostsWith(t *testing.T, a, b *sink, set func(*relay.Options)) *fixture {
+	t.Helper()
 	l := bind(t, "127.0.0.2", "127.0.0.1")
 	start(t, l[0], b)
 	if a == nil {
@@ -41,10 +51,8 @@ func twoHosts(t *testing.T, a, b *sink) *fixture {
 	} else {
 		start(t, l[1], a)
 	}
-	h := newFixture(t, b.addr.Port(), nil, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.",
+	return newFixture(t, b.addr.Port(), set, "d.test. MX 10 a.d.test.", "d.test. MX 20 b.d.test.",
 		"a.d.test. A 127.0.0.1", "b.d.test. A 127.0.0.2")
-	h.run()
-	return h
 }
 
 func TestDelivered(t *testing.T) {
@@ -166,6 +174,45 @@ func TestNextHost(t *testing.T) {
 			}
 			if a != nil && !strings.Contains(all.Transcript, "connected to a.d.test") {
 				t.Errorf("the transcript does not tell of the first host:\n%s", all.Transcript)
+			}
+		})
+	}
+}
+
+// If a host accepts no more mail for now, the next one gets the rest in the same attempt (RFC 5321
+// §5.1). The message with the host's reply waits.
+func TestNextHostAfterRateLimit(t *testing.T) {
+	cases := map[string]struct {
+		a    *sink
+		set  func(*relay.Options)
+		want []string // state and host of each message
+	}{
+		"reply":        {&sink{answer: refuse("RCPT", "421 4.7.0 too fast")}, nil, []string{"deferred a.d.test", "delivered b.d.test", "delivered b.d.test"}},
+		"4.3.2":        {&sink{answer: refuse("MAIL", "451 4.3.2 not now")}, nil, []string{"deferred a.d.test", "delivered b.d.test", "delivered b.d.test"}},
+		"own limit":    {&sink{}, func(o *relay.Options) { o.MaxRatePerHost = 0.1 }, []string{"delivered a.d.test", "delivered b.d.test"}},
+		"cannot dial":  {nil, nil, []string{"delivered b.d.test", "delivered b.d.test", "delivered b.d.test"}},
+		"drops, limit": {&sink{answer: refuse("MAIL", drop)}, func(o *relay.Options) { o.MaxRatePerHost = 0.1 }, []string{"delivered b.d.test"}},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := twoHostsWith(t, c.a, &sink{}, c.set)
+			var ids []db.ID
+			for range c.want {
+				ids = append(ids, h.send("bob@d.test"))
+			}
+			h.run()
+			var got []string
+			for _, id := range ids {
+				a := h.attempt(id)
+				if a.Number != 1 {
+					t.Errorf("attempt %+v", a)
+				}
+				got = append(got, string(a.Outcome)+" "+a.Host)
+			}
+			slices.Sort(got)
+			if !slices.Equal(got, c.want) {
+				t.Errorf("%q, want %q", got, c.want)
 			}
 		})
 	}
