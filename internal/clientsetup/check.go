@@ -20,8 +20,7 @@ import (
 
 // Checker connects to the endpoints like a mail client, from this machine.
 type Checker struct {
-	Dialer net.Dialer // set it before the first check, if at all
-
+	dialer  net.Dialer
 	service *Service
 	roots   *x509.CertPool
 	slots   chan struct{}
@@ -35,9 +34,9 @@ const (
 	maxChecks = 8
 )
 
-// NewChecker returns a Checker that trusts roots; nil means the system's roots.
-func NewChecker(s *Service, roots *x509.CertPool) *Checker {
-	return &Checker{service: s, roots: roots, slots: make(chan struct{}, maxChecks)}
+// NewChecker returns a Checker that trusts roots and asks resolver. Nil means those of the system.
+func NewChecker(s *Service, roots *x509.CertPool, resolver *net.Resolver) *Checker {
+	return &Checker{dialer: net.Dialer{Resolver: resolver}, service: s, roots: roots, slots: make(chan struct{}, maxChecks)}
 }
 
 // Protocols of an endpoint.
@@ -102,7 +101,7 @@ func (c *Checker) checkEndpoint(ctx context.Context, t *CheckResult) {
 		t.Steps = append(t.Steps, Step{name, err == nil, words})
 		return err == nil
 	}
-	raw, err := c.Dialer.DialContext(ctx, "tcp", net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))))
+	raw, err := c.dialer.DialContext(ctx, "tcp", net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))))
 	if !step("Connect", "The server answers.", err) {
 		return
 	}

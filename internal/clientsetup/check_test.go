@@ -33,7 +33,7 @@ func TestCheckFails(t *testing.T) {
 	}()
 	web := other.Addr().(*net.TCPAddr).AddrPort().Port()
 	s := &Service{Host: "127.0.0.1", IMAPS: port, IMAP: web, Submissions: web, Submission: web}
-	trials, err := NewChecker(s, x509.NewCertPool()).Check(t.Context())
+	trials, err := NewChecker(s, x509.NewCertPool(), nil).Check(t.Context())
 	if err != nil || len(trials) != 4 {
 		t.Fatal(trials, err)
 	}

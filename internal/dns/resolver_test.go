@@ -91,11 +91,7 @@ func TestNegativeCache(t *testing.T) {
 	if err := zone.Set("a.b.test", "TXT x"); err != nil {
 		t.Fatal(err)
 	}
-	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: zone.Source, NegativeTTL: 60 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
+	s := dnstest.ServeSource(t, dns.ServerConfig{NegativeTTL: 60 * time.Second}, zone.Source)
 	r := newResolver(t, dns.Config{Server: s.Addr(), Now: now.Now})
 	_, errName := r.TXT(t.Context(), "c.test")
 	res, errData := r.TXT(t.Context(), "b.test")
@@ -205,17 +201,13 @@ func TestNothingListens(t *testing.T) {
 func TestSharedAsking(t *testing.T) {
 	begun, let := make(chan struct{}), make(chan struct{})
 	var asked atomic.Int32
-	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(context.Context, string) (dns.NameData, error) {
+	s := dnstest.ServeSource(t, dns.ServerConfig{}, func(context.Context, string) (dns.NameData, error) {
 		asked.Add(1)
 		close(begun)
 		<-let
 		rrs, err := dns.ParseRecords("a.test. TXT x")
 		return dns.NameData{Records: rrs}, err
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = s.Close() }()
+	})
 	r := newResolver(t, dns.Config{Server: s.Addr(), Timeout: time.Minute})
 	dns.Patient(r)
 

@@ -46,8 +46,7 @@ type NameData struct {
 
 // ServerConfig configures a Server.
 type ServerConfig struct {
-	Addr   string // HOST:PORT for both UDP and TCP; port 0: a free port
-	Source Source
+	Addr string // HOST:PORT for both UDP and TCP; port 0: a free port
 	// Origins are the served zones, such as "test.". Names outside are refused. Empty:
 	// SandboxZones.
 	Origins []string
@@ -61,17 +60,18 @@ type Server struct {
 	source      Source
 	origins     []string
 	negativeTTL uint32
-	addr        string
-	udp, tcp    *wire.Server
+	packets     net.PacketConn
+	listener    net.Listener
+	servers     []*wire.Server  // UDP and TCP; empty before Serve
 	ctx         context.Context // ends at Close
 	cancel      context.CancelFunc
 	querySlots  chan struct{}
 	serving     sync.WaitGroup
 }
 
-// Listen starts a Server, which answers questions once Listen returns.
+// Listen opens the port of a Server. Questions wait until Serve.
 func Listen(c ServerConfig) (*Server, error) {
-	s := &Server{source: c.Source, negativeTTL: 1, querySlots: make(chan struct{}, maxConcurrent)}
+	s := &Server{negativeTTL: 1, querySlots: make(chan struct{}, maxConcurrent)}
 	if c.NegativeTTL > 0 {
 		s.negativeTTL = uint32(c.NegativeTTL / time.Second)
 	}
@@ -86,21 +86,27 @@ func Listen(c ServerConfig) (*Server, error) {
 		}
 		s.origins = append(s.origins, fqdn)
 	}
-	packets, listener, err := listen(c.Addr)
-	if err != nil {
+	var err error
+	if s.packets, s.listener, err = listen(c.Addr); err != nil {
 		return nil, fmt.Errorf("opening the DNS sockets: %w", err)
 	}
-	s.addr = packets.LocalAddr().String()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	s.udp = &wire.Server{PacketConn: packets, UDPSize: maxUDPSize, Handler: s.handler(false)}
-	s.tcp = &wire.Server{Listener: netutil.LimitListener(listener, maxConnections), Handler: s.handler(true)}
-	for _, w := range []*wire.Server{s.udp, s.tcp} {
+	return s, nil
+}
+
+// Serve answers questions from source until Close. It returns at once.
+func (s *Server) Serve(source Source) {
+	s.source = source
+	s.servers = []*wire.Server{
+		{PacketConn: s.packets, UDPSize: maxUDPSize, Handler: s.handler(false)},
+		{Listener: netutil.LimitListener(s.listener, maxConnections), Handler: s.handler(true)},
+	}
+	for _, w := range s.servers {
 		started := make(chan struct{})
 		w.NotifyStartedFunc = func() { close(started) }
 		s.serving.Go(func() { _ = w.ActivateAndServe() }) // ends with Close; it retries temporary errors itself
 		<-started
 	}
-	return s, nil
 }
 
 // listen opens the same port for UDP and TCP.
@@ -125,14 +131,20 @@ func listen(addr string) (net.PacketConn, net.Listener, error) {
 }
 
 // Addr returns the server's address, including the port.
-func (s *Server) Addr() string { return s.addr }
+func (s *Server) Addr() string { return s.packets.LocalAddr().String() }
 
 // Close stops the server and waits for the questions in progress.
 func (s *Server) Close() error {
 	s.cancel()
-	err := errors.Join(s.udp.Shutdown(), s.tcp.Shutdown())
+	if len(s.servers) == 0 {
+		return errors.Join(s.packets.Close(), s.listener.Close())
+	}
+	var errs []error
+	for _, w := range s.servers {
+		errs = append(errs, w.Shutdown())
+	}
 	s.serving.Wait()
-	return err
+	return errors.Join(errs...)
 }
 
 func (s *Server) handler(tcp bool) wire.HandlerFunc {

@@ -24,16 +24,7 @@ func serve(t *testing.T, lines ...string) (*dns.Server, *dnstest.Records) {
 	if err := z.Add(lines...); err != nil {
 		t.Fatal(err)
 	}
-	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: z.Source})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s, z
+	return dnstest.ServeSource(t, dns.ServerConfig{}, z.Source), z
 }
 
 func ask(t *testing.T, s *dns.Server, network string, q *wire.Msg) *wire.Msg {
@@ -192,14 +183,15 @@ func TestServerServesGoResolver(t *testing.T) {
 
 func TestServerCloseEndsQuestionsInHand(t *testing.T) {
 	begun := make(chan struct{})
-	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(ctx context.Context, _ string) (dns.NameData, error) {
-		close(begun)
-		<-ctx.Done()
-		return dns.NameData{}, ctx.Err()
-	}})
+	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Serve(func(ctx context.Context, _ string) (dns.NameData, error) {
+		close(begun)
+		<-ctx.Done()
+		return dns.NameData{}, ctx.Err()
+	})
 	conn, err := net.Dial("udp", s.Addr())
 	if err != nil {
 		t.Fatal(err)
@@ -218,12 +210,55 @@ func TestServerCloseEndsQuestionsInHand(t *testing.T) {
 	}
 }
 
+// A question that comes before Serve is answered after it.
+func TestQuestionBeforeServe(t *testing.T) {
+	z := dnstest.NewRecords()
+	if err := z.Add("a.test. TXT x"); err != nil {
+		t.Fatal(err)
+	}
+	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("udp", s.Addr())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	c := &wire.Conn{Conn: conn}
+	if err := c.WriteMsg(new(wire.Msg).SetQuestion("a.test.", wire.TypeTXT)); err != nil {
+		t.Fatal(err)
+	}
+	s.Serve(z.Source)
+	if m, err := c.ReadMsg(); err != nil || len(m.Answer) != 1 {
+		t.Errorf("%v, %v", m, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that doesn't serve yet can be closed, too.
+func TestCloseBeforeServe(t *testing.T) {
+	s, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+	if s, err = dns.Listen(dns.ServerConfig{Addr: s.Addr()}); err != nil {
+		t.Fatalf("the port is still in use: %v", err)
+	}
+	_ = s.Close()
+}
+
 func TestListenRefuses(t *testing.T) {
-	s, z := serve(t)
-	if _, err := dns.Listen(dns.ServerConfig{Addr: s.Addr(), Source: z.Source}); err == nil {
+	s, _ := serve(t)
+	if _, err := dns.Listen(dns.ServerConfig{Addr: s.Addr()}); err == nil {
 		t.Error("two servers on one address")
 	}
-	if _, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: z.Source, Origins: []string{"a b"}}); err == nil {
+	if _, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Origins: []string{"a b"}}); err == nil {
 		t.Error("an origin with a space passed")
 	}
 }

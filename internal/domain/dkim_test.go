@@ -271,11 +271,7 @@ func TestDeleteKey(t *testing.T) {
 // The sandbox publishes every expected key.
 func TestSandboxKeys(t *testing.T) {
 	w := open(t, dbOf(t))
-	server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: w.ZoneRecords})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer server.Close() //nolint:errcheck // nothing to lose
+	server := dnstest.ServeSource(t, dns.ServerConfig{}, w.ZoneRecords)
 	w.Domains = w.another(dnstest.Resolver(t, server.Addr()))
 	dom := w.create(w.ann, "demo.test")
 	w.check(dom)

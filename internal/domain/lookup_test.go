@@ -194,11 +194,7 @@ func TestSandbox(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
 		ctx := t.Context()
-		server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: w.ZoneRecords})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer server.Close() //nolint:errcheck // nothing to lose
+		server := dnstest.ServeSource(t, dns.ServerConfig{}, w.ZoneRecords)
 		resolver := dnstest.Resolver(t, server.Addr())
 		w.Domains = w.another(resolver)
 		a, b := w.create(w.ann, "demo.test"), w.create(w.bob, "demo.test")

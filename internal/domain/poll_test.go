@@ -139,18 +139,14 @@ func TestAccountsTakeTurns(t *testing.T) {
 		w.clock.Add(time.Hour)
 		var mu sync.Mutex
 		var order []string
-		server, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(_ context.Context, name string) (dns.NameData, error) {
+		server := dnstest.ServeSource(t, dns.ServerConfig{}, func(_ context.Context, name string) (dns.NameData, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if of, ok := strings.CutPrefix(name, "_mailstead."); ok {
 				order = append(order, of)
 			}
 			return dns.NameData{}, errors.New("out of order")
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer server.Close() //nolint:errcheck // nothing to lose
+		})
 		if _, err := w.another(dnstest.Resolver(t, server.Addr())).Poll(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -172,15 +168,11 @@ func TestDeadNode(t *testing.T) {
 		w.publish(dom)
 		w.clock.Add(time.Minute)
 		dead, cancel := context.WithCancel(t.Context())
-		addr, err := dns.Listen(dns.ServerConfig{Addr: "127.0.0.1:0", Source: func(context.Context, string) (dns.NameData, error) {
+		server := dnstest.ServeSource(t, dns.ServerConfig{}, func(context.Context, string) (dns.NameData, error) {
 			cancel()
 			return dns.NameData{}, dns.ErrDrop
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer addr.Close() //nolint:errcheck // nothing to lose
-		if _, err := w.another(dnstest.Resolver(t, addr.Addr())).Poll(dead); err == nil && dead.Err() == nil {
+		})
+		if _, err := w.another(dnstest.Resolver(t, server.Addr())).Poll(dead); err == nil && dead.Err() == nil {
 			t.Error("the node did not die")
 		}
 		if _, err := w.Poll(t.Context()); err != nil {

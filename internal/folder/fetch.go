@@ -353,7 +353,7 @@ func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, e
 	if private {
 		return nil, privateMessageError()
 	}
-	return s.openBlob(ctx, message, id)
+	return openBlob(ctx, s.Blobs, message, id)
 }
 
 // MessageIndex returns the index of a message that Fetch returned with FetchStructure. It reads the
@@ -362,7 +362,7 @@ func (s *Store) MessageIndex(ctx context.Context, r *MessageRow) (*message.Index
 	if index := message.DecodeIndex(r.Structure, int64(r.Size)); index != nil {
 		return index, nil
 	}
-	in, err := s.openBlob(ctx, r.Message, r.BlobID)
+	in, err := openBlob(ctx, s.Blobs, r.Message, r.BlobID)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +376,7 @@ func (s *Store) Envelope(ctx context.Context, r *MessageRow) ([]byte, error) {
 	if message.IsEnvelope(r.Envelope) {
 		return r.Envelope, nil
 	}
-	in, err := s.openBlob(ctx, r.Message, r.BlobID)
+	in, err := openBlob(ctx, s.Blobs, r.Message, r.BlobID)
 	if err != nil {
 		return nil, err
 	}

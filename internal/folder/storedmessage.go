@@ -362,13 +362,18 @@ func (s *Store) loadLocations(ctx context.Context, all []*StoredMessage) error {
 	return nil
 }
 
-// OpenParts opens the bytes of a message with the index of its parts. It returns a fault.NotFound
-// if they are gone, and a fault.Denied if the message is private. The caller must Close the reader.
+// OpenParts is the function OpenParts for the messages of this Store.
 func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.Reader, error) {
+	return OpenParts(ctx, s.Blobs, id)
+}
+
+// OpenParts opens the bytes of a message with the index of its parts. It returns a fault.NotFound if
+// they are gone, and a fault.Denied if the message is private. The caller must Close the reader.
+func OpenParts(ctx context.Context, blobs *blob.Store, id db.ID) (*message.Index, *blob.Reader, error) {
 	var at db.ID
 	var structure []byte
 	var private bool
-	err := s.DB.One(ctx, messagePartsQuery.With(id), &at, &structure, &private)
+	err := blobs.DB.One(ctx, messagePartsQuery.With(id), &at, &structure, &private)
 	if errors.Is(err, db.ErrNoRow) {
 		return nil, nil, messageExpungedError()
 	}
@@ -378,7 +383,7 @@ func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.
 	if private {
 		return nil, nil, privateMessageError()
 	}
-	r, err := s.openBlob(ctx, id, at)
+	r, err := openBlob(ctx, blobs, id, at)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -414,15 +419,14 @@ func privateMessageError() error {
 }
 
 // openBlob opens the bytes of a message that existed a moment ago.
-func (s *Store) openBlob(ctx context.Context, message, id db.ID) (r *blob.Reader, err error) {
-	b, err := s.Blobs.Load(ctx, id)
+func openBlob(ctx context.Context, blobs *blob.Store, message, id db.ID) (r *blob.Reader, err error) {
+	b, err := blobs.Load(ctx, id)
 	if errors.Is(err, blob.ErrNotExist) {
-		there, failed := s.ExistingMessages(ctx, []db.ID{message})
-		if failed != nil {
-			return nil, failed
-		}
-		if !there[message] {
+		switch gone := blobs.DB.One(ctx, messagePartsQuery.With(message), new(db.ID), new([]byte), new(bool)); {
+		case errors.Is(gone, db.ErrNoRow):
 			return nil, messageExpungedError()
+		case gone != nil:
+			return nil, gone
 		}
 	}
 	if err == nil {

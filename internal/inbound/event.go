@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/blob"
@@ -58,7 +59,7 @@ type redactedEvent struct {
 	Test         bool                 `json:"test,omitempty"` // of a webhook's test event
 }
 
-// RedactEvent removes the message's content from an event's data. It is a callback of event.Log.
+// RedactEvent removes the message's content from an event's data (event.Log.RemoveContent).
 func RedactEvent(kind string, data json.RawMessage) (any, error) {
 	if kind != event.InboundEmail {
 		return nil, nil
@@ -102,19 +103,24 @@ func (i *Service) RawURL(box, message db.ID) string {
 // messageURL returns the message's URL, of which RawURL is a subresource.
 func messageURL(raw string) string { return strings.TrimSuffix(raw, "/raw") }
 
-// CompleteEvent adds the message's content to the data of an inbound_email event. It is a callback
-// of event.Log. A deleted or damaged message sets Gone instead of failing, because later events
-// wait for this one.
-func (i *Service) CompleteEvent(ctx context.Context, message db.ID, data json.RawMessage) (any, error) {
+// EventContent adds the content of messages to events.
+type EventContent struct {
+	Blobs *blob.Store
+	Log   *slog.Logger
+}
+
+// Load adds the message's content to the data of an inbound_email event (event.Log.LoadContent). A
+// deleted or damaged message sets Gone instead of failing, because later events wait for this one.
+func (c *EventContent) Load(ctx context.Context, message db.ID, data json.RawMessage) (any, error) {
 	var a EmailEvent
 	if err := json.Unmarshal(data, &a); err != nil {
 		return nil, fmt.Errorf("reading the data of an %s event: %w", event.InboundEmail, err)
 	}
-	content, err := i.readContent(ctx, message)
+	content, err := c.read(ctx, message)
 	switch {
 	case fault.Is(err, fault.NotFound), blob.IsLost(err):
 		if !fault.Is(err, fault.NotFound) {
-			i.Log.Error("a message is damaged", "message", message, "error", err)
+			c.Log.Error("a message is damaged", "message", message, "error", err)
 		}
 		content, a.Gone = summary.EmptyContent(), true
 	case fault.Is(err, fault.Denied):
@@ -127,8 +133,8 @@ func (i *Service) CompleteEvent(ctx context.Context, message db.ID, data json.Ra
 	return a, nil
 }
 
-func (i *Service) readContent(ctx context.Context, message db.ID) (summary.Content, error) {
-	index, r, err := i.Folders.OpenParts(ctx, message)
+func (c *EventContent) read(ctx context.Context, message db.ID) (summary.Content, error) {
+	index, r, err := folder.OpenParts(ctx, c.Blobs, message)
 	if err != nil {
 		return summary.Content{}, err
 	}

@@ -58,14 +58,14 @@ func newFixture(t testing.TB, url string) *fixture {
 	}
 	h := &fixture{t: t, db: d, hub: &notify.Hub{}, mail: map[db.ID]*queue.OutboundMessage{}, blobs: large}
 	log := slog.New(slog.DiscardHandler)
-	events := &event.Log{DB: d, Node: node, Hub: h.hub, Now: time.Now}
+	blobs := &blob.Store{DB: d, Files: files, Now: time.Now}
+	events := &event.Log{DB: d, Node: node, Hub: h.hub, Now: time.Now, LoadContent: (&inbound.EventContent{Blobs: blobs, Log: log}).Load}
 	accounts := account.New(d, h.hub, time.Now)
 	owner, err := accounts.Create(t.Context(), "owner@example.com", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.account, h.domain = owner.ID, testkit.AddDomain(t, d, owner.ID, "demo.test", true)
-	blobs := &blob.Store{DB: d, Files: files, Now: time.Now}
 	folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: h.hub, Now: time.Now, Log: log})
 	h.boxes = mailbox.Open(mailbox.Options{
 		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: ratelimit.NewLoginLimiter(d, []byte("a key"), nil), Now: time.Now,
@@ -87,7 +87,6 @@ func newFixture(t testing.TB, url string) *fixture {
 		Domains: domain.New(domain.Options{DB: d, Hub: h.hub, Now: time.Now}),
 		Host:    "mail.host.test", BaseURL: "https://mail.host.test", Key: testkit.Key(t), Blobs: blobs, Events: events, Mailboxes: h.boxes, Folders: folders, Queue: q, Now: time.Now, Log: log,
 	})
-	events.LoadContent = h.CompleteEvent
 	return h
 }
 

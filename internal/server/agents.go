@@ -13,10 +13,9 @@ import (
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
-// openAgents creates the delivery agents for outside mail: to the MX hosts, to the smart host
-// or, in dev without one, into the sandbox's outbox.
-func (s *Server) openAgents() error {
-	s.simulator = relay.NewSimulator(relay.SimulatorOptions{DB: s.DB, Queue: s.Queue, Now: time.Now, Log: s.Log})
+// openRemoteAgent creates the delivery agent for outside mail: to the MX hosts, to the smart host or,
+// in dev without one, into the sandbox's outbox.
+func (s *Server) openRemoteAgent() error {
 	if s.Config.Dev {
 		s.capture = &relay.Sandbox{DB: s.DB, Blobs: s.Blobs, LocalName: s.Config.Host, Log: s.Log}
 		if !s.Config.usesSmartHost() {
@@ -32,25 +31,23 @@ func (s *Server) openAgents() error {
 	if err != nil {
 		return err
 	}
+	smart, err := s.Config.smartHost()
+	if err != nil {
+		return err
+	}
 	s.sts = route.NewSTSResolver(route.STSOptions{
 		DB: s.DB, DNS: s.resolver, Roots: roots, AllowNets: allow, Port: uint16(s.Config.STSPolicyPort), Now: time.Now, Log: s.Log,
 	})
 	s.router = &route.Router{
 		DNS: s.resolver, HostName: s.Config.Host, OwnAddrs: s.ownAddrs(), AllowNets: allow, Port: uint16(s.Config.SMTPPort), IsClaimed: s.isHosted,
-		STS: s.sts, Roots: roots,
-	}
-	if smart, err := s.Config.smartHost(); err != nil {
-		return err
-	} else if smart != nil {
-		if s.router.SmartHost, err = route.ParseSmartHost(smart); err != nil {
-			return err
-		}
+		STS: s.sts, Roots: roots, SmartHost: smart,
 	}
 	s.smtpPool = smtpclient.NewPool(smtpclient.PoolLimits{MaxPerHost: s.Config.MaxConnections, MaxMessages: s.Config.MaxMessages})
-	s.remoteAgent = relay.New(relay.Options{
+	agent := relay.New(relay.Options{
 		Router: s.router, Pool: s.smtpPool, LocalName: s.Config.Host, Now: time.Now, Log: s.Log,
 		MaxConnsPerDestination: s.Config.MaxConnections, MaxConnsPerHost: s.Config.MaxConnections, MaxRatePerHost: s.Config.MaxRate,
 	})
+	s.remoteAgent, s.forgetFailures = agent, agent.ForgetFailures
 	return nil
 }
 
@@ -59,6 +56,9 @@ func (s *Server) openAgents() error {
 // loses no mail. Mail to the simulator's domain goes to the simulator. Mail to the service's own
 // names (its postmaster, for example) is delivered locally, unless their MX records point
 // elsewhere.
+//
+// The queue gets this function before the local agent and the simulator exist: they record outcomes
+// in the queue. It first calls it when it runs.
 func (s *Server) chooseAgent(ctx context.Context, destination string) (queue.Agent, error) {
 	if destination == suppression.SimulatorDomain {
 		return s.simulator, nil

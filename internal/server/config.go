@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/route"
 )
 
 // Config holds all settings of the service. Each is a flag, an environment variable MAILSTEAD_…
@@ -283,14 +284,15 @@ func (c *Config) checkNode() (err error) {
 // checkRemotes checks the settings of remote servers and trusted networks.
 func (c *Config) checkRemotes() error {
 	_, forwarders := c.trustedForwarders()
-	_, filter := c.newSpamFilter()
+	_, filter := c.newSpamFilter(nil, nil)
+	_, blockLists := c.blockLists()
 	_, proxies := parsePrefixes("--proxy-from", c.ProxyFrom)
 	_, httpProxies := parsePrefixes("--http-proxy-from", c.HTTPProxyFrom)
 	_, relay := c.smartHost()
 	_, private := c.privateNetworks()
 	_, webhooks := c.webhookNetworks()
 	_, roots := c.trustedRoots()
-	return cmp.Or(forwarders, filter, proxies, httpProxies, relay, private, webhooks, roots)
+	return cmp.Or(forwarders, filter, blockLists, proxies, httpProxies, relay, private, webhooks, roots)
 }
 
 // trustedRoots returns the certificate authorities for remote servers; nil means the system's.
@@ -312,8 +314,8 @@ func (c *Config) trustedRoots() (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// smartHost returns the smart host, or nil.
-func (c *Config) smartHost() (*url.URL, error) {
+// smartHost returns the smart host for outside mail; nil for none.
+func (c *Config) smartHost() (*route.SmartHost, error) {
 	if c.Relay == "" {
 		return nil, nil
 	}
@@ -322,7 +324,7 @@ func (c *Config) smartHost() (*url.URL, error) {
 		// The error doesn't repeat the URL, as it may hold a password.
 		return nil, errors.New("--relay must look like smtp://user:password@host:port, or smtps:// for TLS from the start")
 	}
-	return u, nil
+	return route.ParseSmartHost(u)
 }
 
 // usesSmartHost reports whether all outside mail goes through a smart host.

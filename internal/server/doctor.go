@@ -123,11 +123,8 @@ func (x *diagnosis) prepare() (err error) {
 	if x.dns, err = dns.New(dns.Config{Server: x.Resolver, Zones: zones, TrustAD: x.TrustResolver, Timeout: 4 * time.Second}); err != nil {
 		return err
 	}
-	x.router = &route.Router{DNS: x.dns, HostName: x.Host, AllowNets: allow, Port: uint16(x.SMTPPort), Roots: roots}
 	smart, err := x.smartHost()
-	if err == nil && smart != nil {
-		x.router.SmartHost, err = route.ParseSmartHost(smart)
-	}
+	x.router = &route.Router{DNS: x.dns, HostName: x.Host, AllowNets: allow, Port: uint16(x.SMTPPort), Roots: roots, SmartHost: smart}
 	return err
 }
 
@@ -352,7 +349,7 @@ func (x *diagnosis) remoteChecks() (checks []doctor.Check) {
 		out.Router = &direct
 		checks = append(checks, doctor.Check{Name: "mail to " + x.Probe, Func: out.CheckProbe(x.Probe), Timeout: 3 * doctor.DefaultTimeout})
 	}
-	filters, err := x.newSpamFilter()
+	filters, err := x.newSpamFilter(nil, nil)
 	if err != nil {
 		return checks // check has reported it
 	}

@@ -114,11 +114,16 @@ func (s *Server) openServers(context.Context) error {
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, ConnLimiter: s.connLimiter(1000),
 		Sessions: s.imapSessions, Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.Learn,
 	})
+	setup := s.clientSetup()
+	checker, err := s.newSetupChecker(setup)
+	if err != nil {
+		return err
+	}
 	listener := &api.API{
 		Services: web.Services{
 			Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events,
 			Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator,
-			ClientSetup: s.clientSetup(), SuspendDomain: s.suspendDomain, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log,
+			ClientSetup: setup, SetupChecker: checker, SuspendDomain: s.suspendDomain, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log,
 		},
 		IdempotencyKeys: s.Keys, Inbound: s.Inbound, Exempt: s.isExempt, SpoolDir: s.Config.Data,
 	}

@@ -20,16 +20,6 @@ import (
 // httpHandler returns the handler of both HTTP servers: the API, and the dashboard for all other
 // requests to the service's own name.
 func (s *Server) httpHandler(listener *api.API) (http.Handler, error) {
-	roots, err := s.ownRoots()
-	if err != nil {
-		return nil, err
-	}
-	listener.SetupChecker = clientsetup.NewChecker(listener.ClientSetup, roots)
-	if s.Config.Resolver != "" {
-		listener.SetupChecker.Dialer.Resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, network, s.Config.Resolver)
-		}}
-	}
 	calls := listener.Handler()
 	s.Dashboard = &dashboard.Dashboard{
 		Services: listener.Services, Users: s.Users, Inbound: s.Inbound, SigningKey: s.key,
@@ -52,6 +42,19 @@ func (s *Server) httpHandler(listener *api.API) (http.Handler, error) {
 		}
 		pages.ServeHTTP(w, r)
 	}))), nil
+}
+
+// newSetupChecker returns the checker of the settings for mail clients. It uses the service's
+// resolver.
+func (s *Server) newSetupChecker(setup *clientsetup.Service) (*clientsetup.Checker, error) {
+	roots, err := s.ownRoots()
+	var resolver *net.Resolver
+	if s.Config.Resolver != "" {
+		resolver = &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, s.Config.Resolver)
+		}}
+	}
+	return clientsetup.NewChecker(setup, roots, resolver), err
 }
 
 // health returns the state of this node.

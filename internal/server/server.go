@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"sync/atomic"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/audit"
@@ -93,25 +92,25 @@ type Server struct {
 	Transfers     *mailio.Service
 	Dashboard     *dashboard.Dashboard
 
-	data         *dataDir
-	key          *secret.Key
-	node         *lease.Node
-	dnsServer    *dns.Server
-	zoneDomains  atomic.Pointer[domain.Domains] // data for the sandbox zone
-	resolver     *dns.Resolver
-	certs        *cert.Source
-	remoteAgent  queue.Agent
-	capture      *relay.Sandbox // nil for serve
-	simulator    *relay.Simulator
-	smtpPool     *smtpclient.Pool   // for outside mail; nil if the sandbox captures it
-	router       *route.Router      // as smtpPool
-	sts          *route.STSResolver // as smtpPool
-	listeners    *listeners
-	httpServers  []*http.Server
-	httpProxies  httpProxies
-	smtpServers  []*smtpd.Server
-	imapServer   *imapd.Server
-	imapSessions *imapd.Sessions
+	data           *dataDir
+	key            *secret.Key
+	node           *lease.Node
+	dnsServer      *dns.Server // of the sandbox zone; nil for serve
+	resolver       *dns.Resolver
+	certs          *cert.Source
+	remoteAgent    queue.Agent
+	forgetFailures func()         // of remoteAgent; nil in the sandbox
+	capture        *relay.Sandbox // nil for serve
+	simulator      *relay.Simulator
+	smtpPool       *smtpclient.Pool   // for outside mail; nil if the sandbox captures it
+	router         *route.Router      // as smtpPool
+	sts            *route.STSResolver // as smtpPool
+	listeners      *listeners
+	httpServers    []*http.Server
+	httpProxies    httpProxies
+	smtpServers    []*smtpd.Server
+	imapServer     *imapd.Server
+	imapSessions   *imapd.Sessions
 
 	drainTasks taskGroup // queue, webhooks and migrations; they end together with the listeners
 	tasks      taskGroup // other background tasks

@@ -46,7 +46,9 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 		Ports:         domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
 		ReservedNames: []string{"simulator.test"}, FirstCheckDelay: s.Config.FirstDomainCheck, HasMailboxes: mailbox.HasAddresses, GenerateKey: s.Config.GenerateKey, Now: time.Now, Log: s.Log,
 	})
-	s.zoneDomains.Store(s.Domains)
+	if s.dnsServer != nil {
+		s.dnsServer.Serve(s.Domains.ZoneRecords)
+	}
 	hasher := credential.NewHasherWithCost(s.Config.PasswordCost)
 	s.Logins = ratelimit.NewLoginLimiter(s.DB, s.key.Subkey("login-limiter"), s.isExempt)
 	if s.Search, err = fulltext.Open(ctx, fulltext.Options{Path: s.data.file("search.db"), Now: time.Now, Log: s.Log}); err != nil {
@@ -65,6 +67,9 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	})
 	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
 	s.Transfers = &mailio.Service{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}
+	if err := s.openRemoteAgent(); err != nil {
+		return err
+	}
 	s.openOutbound()
 	s.Users = &user.Users{
 		DB: s.DB, Key: s.key, Hasher: hasher, Logins: s.Logins, Issuer: s.Config.Host, BaseURL: s.baseURL(), OperatorAccount: account.OperatorAccount,
@@ -76,8 +81,9 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	if err := s.openWebhooks(); err != nil {
 		return err
 	}
+	s.simulator = relay.NewSimulator(relay.SimulatorOptions{DB: s.DB, Queue: s.Queue, Now: time.Now, Log: s.Log})
 	s.Retention = s.newRetention()
-	return s.openAgents()
+	return nil
 }
 
 // newSCRAM returns the SCRAM-SHA-256 verifier; nil if it is off.
@@ -100,12 +106,7 @@ func (s *Server) openOutbound() {
 	s.Queue = queue.New(queue.Options{
 		DB: s.DB, Node: s.node, Events: s.Events, Hub: s.Hub, Key: s.key, Suppressions: s.Suppressions, Now: time.Now, Log: s.Log,
 		DrainTimeout: s.Config.Drain,
-		Prepare:      messages.Prepare, Describe: messages.MessageInfo, ChooseAgent: s.chooseAgent,
-		ResetBackoff: func() {
-			if c, ok := s.remoteAgent.(*relay.Agent); ok {
-				c.ForgetFailures()
-			}
-		},
+		Prepare:      messages.Prepare, Describe: messages.MessageInfo, ChooseAgent: s.chooseAgent, ResetBackoff: s.forgetFailures,
 	})
 	s.Outbox = &outbound.Outbox{
 		Messages: messages, Node: s.node, Queue: s.Queue, Suppressions: s.Suppressions, Threads: s.Threads, Mailboxes: s.Mailboxes,
@@ -135,7 +136,6 @@ func (s *Server) openInbound() error {
 		Host: s.Config.Host, Key: s.key, DB: s.DB, Node: s.node, Hub: s.Hub, Blobs: s.Blobs, Mailboxes: s.Mailboxes, Domains: s.Domains, Queue: s.Queue,
 		Outbox: s.Outbox, Inbound: s.Inbound, Now: time.Now, Log: s.Log,
 	}
-	s.Events.LoadContent = s.Inbound.CompleteEvent
 	return nil
 }
 

@@ -5,6 +5,7 @@ package server
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
@@ -12,9 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/spam"
 )
 
-// newSpamFilter creates the client of the operator's own filters (rspamd, clamd).
-func (c *Config) newSpamFilter() (*spam.Filter, error) {
-	f := &spam.Filter{FailClosed: c.SpamFail == "closed"}
+// newSpamFilter creates the filter for incoming mail: the operator's own filters (rspamd, clamd) or
+// the built-in one.
+func (c *Config) newSpamFilter(builtin *spam.BuiltinFilter, log *slog.Logger) (*spam.Filter, error) {
+	f := &spam.Filter{FailClosed: c.SpamFail == "closed", Builtin: builtin, Log: log}
 	if c.SpamTimeout < time.Millisecond || c.SpamTimeout > 5*time.Minute {
 		return nil, errors.New("--spam-timeout must be from 1ms to 5m")
 	}
@@ -29,8 +31,7 @@ func (c *Config) newSpamFilter() (*spam.Filter, error) {
 			return nil, fmt.Errorf("--clamav: %w", err)
 		}
 	}
-	_, err = c.blockLists()
-	return f, err
+	return f, nil
 }
 
 // blockLists returns the DNS block lists (--dnsbl).
@@ -47,16 +48,15 @@ func (c *Config) blockLists() (all []spam.BlockList, err error) {
 
 // newSpamFilter creates the filter for incoming mail.
 func (s *Server) newSpamFilter() (*spam.Filter, error) {
-	f, err := s.Config.newSpamFilter()
+	lists, err := s.Config.blockLists()
 	if err != nil {
 		return nil, err
 	}
-	f.Log, f.Builtin = s.Log, &spam.BuiltinFilter{Log: s.Log, Bayes: spam.NewBayes(spam.Bayes{DB: s.DB, Node: s.node, Folders: s.Folders, Now: time.Now, Log: s.Log})}
-	lists, err := s.Config.blockLists()
+	builtin := &spam.BuiltinFilter{Log: s.Log, Bayes: spam.NewBayes(spam.Bayes{DB: s.DB, Node: s.node, Folders: s.Folders, Now: time.Now, Log: s.Log})}
 	if len(lists) > 0 {
-		f.Builtin.BlockLists = &spam.BlockLists{DNS: s.resolver, Lists: lists}
+		builtin.BlockLists = &spam.BlockLists{DNS: s.resolver, Lists: lists}
 	}
-	return f, err
+	return s.Config.newSpamFilter(builtin, s.Log)
 }
 
 // stsHostPrefix is the first label of the host of a domain's MTA-STS policy (RFC 8461 §3.3).

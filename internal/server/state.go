@@ -50,28 +50,23 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	s.Blobs = &blob.Store{DB: s.DB, Files: files, Now: time.Now}
 	s.Stats = stat.New(s.DB, s.Log)
 	creator := webhook.NewCreator(s.Hub, time.Now)
+	content := &inbound.EventContent{Blobs: s.Blobs, Log: s.Log}
 	s.Events = &event.Log{
-		DB: s.DB, Node: s.node, Hub: s.Hub, Now: time.Now, RemoveContent: inbound.RedactEvent,
+		DB: s.DB, Node: s.node, Hub: s.Hub, Now: time.Now, LoadContent: content.Load, RemoveContent: inbound.RedactEvent,
 		OnNumbering: []func(*db.Batch){creator.CreateDeliveries}, AfterNumbering: []func(){s.Stats.Wake, creator.WakeDeliveries},
 	}
 	return nil
 }
 
-// openDNS creates the resolver and, in dev, the sandbox zone, which answers with the records that
-// hosted domains require.
+// openDNS creates the resolver and, in dev, the server of the sandbox zone, which answers once there
+// are Domains.
 func (s *Server) openDNS(context.Context) (err error) {
 	c := dns.Config{Server: s.Config.Resolver, TrustAD: s.Config.TrustResolver}
 	if c.Zones, err = s.Config.resolverZones(); err != nil {
 		return err
 	}
 	if s.Config.Dev {
-		s.dnsServer, err = dns.Listen(dns.ServerConfig{Addr: s.Config.listenAddr("dns"), Source: func(ctx context.Context, name string) (dns.NameData, error) {
-			if domains := s.zoneDomains.Load(); domains != nil {
-				return domains.ZoneRecords(ctx, name)
-			}
-			return dns.NameData{}, dns.ErrDrop // the services will be open when the resolver retries
-		}})
-		if err != nil {
+		if s.dnsServer, err = dns.Listen(dns.ServerConfig{Addr: s.Config.listenAddr("dns")}); err != nil {
 			return fmt.Errorf("opening the dns port: %w", err)
 		}
 		for _, reserved := range dns.SandboxZones() {

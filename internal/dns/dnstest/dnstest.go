@@ -50,16 +50,26 @@ func StartAt(t testing.TB, listen string, records ...string) (string, *Zone) {
 		faults: make(map[string]error), absent: make(map[string]bool), authentic: make(map[string]bool), queries: make(map[string]int),
 	}
 	z.Add(records...)
-	s, err := dns.Listen(dns.ServerConfig{Addr: listen, Source: z.source, Origins: []string{"."}})
+	return ServeSource(t, dns.ServerConfig{Addr: listen, Origins: []string{"."}}, z.source).Addr(), z
+}
+
+// ServeSource starts a server, by default on a free port, which the end of the test closes.
+func ServeSource(t testing.TB, c dns.ServerConfig, source dns.Source) *dns.Server {
+	t.Helper()
+	if c.Addr == "" {
+		c.Addr = "127.0.0.1:0"
+	}
+	s, err := dns.Listen(c)
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Serve(source)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Errorf("closing the DNS server: %v", err)
 		}
 	})
-	return s.Addr(), z
+	return s
 }
 
 // Config returns a configuration that asks the server at addr for all names, including those under
