@@ -32,7 +32,7 @@ var (
 		SELECT CAST($18 AS BIGINT), CAST($19 AS BIGINT) - 1 + ROW_NUMBER() OVER (ORDER BY uid), message, flags, keywords,
 			CAST($20 AS BIGINT), size, internal_date, CAST($21 AS BIGINT)
 		FROM folder_message WHERE folder = $17
-			AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+			AND uid ` + inList)
 )
 
 // ErrExpunged is returned when all messages are required and some are expunged.

@@ -16,11 +16,11 @@ var (
 	recordExpungedQuery = db.SQL(`INSERT INTO expunged_message (message, at) SELECT DISTINCT message, CAST($4 AS BIGINT) FROM folder_message
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ON CONFLICT (message) DO UPDATE SET at = excluded.at`)
 	recordExpungedListQuery = db.SQL(`INSERT INTO expunged_message (message, at) SELECT DISTINCT message, CAST($18 AS BIGINT) FROM folder_message
-		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+		WHERE folder = $17 AND uid ` + inList + `
 		ON CONFLICT (message) DO UPDATE SET at = excluded.at`)
 	deleteRowsQuery     = db.SQL(`DELETE FROM folder_message WHERE folder = $3 AND uid BETWEEN $1 AND $2`)
 	deleteRowsListQuery = db.SQL(`DELETE FROM folder_message
-		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+		WHERE folder = $17 AND uid ` + inList)
 )
 
 // selection is the messages that a command removes or copies.

@@ -46,46 +46,34 @@ type MessageRow struct {
 	Private       bool       // as in Delivery; set with any FetchFields but FetchDates and FetchThread
 }
 
+// Parts of the queries that join the rows with their messages.
+const (
+	messageColumns = `f.uid, f.message, f.internal_date, f.saved_at, m.blob, m.private`
+	messagesInSpan = ` FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $3 AND f.uid BETWEEN $1 AND $2 ORDER BY f.uid`
+	messagesInList = ` FROM folder_message f JOIN message m ON m.id = f.message
+		WHERE f.folder = $17 AND f.uid ` + inList + ` ORDER BY f.uid`
+)
+
 // Queries for rows alone, and with the message's envelope, structure or both.
 var (
-	readRowsQuery = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
-		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
+	readRowsQuery     = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
 	readRowsListQuery = db.SQL(`SELECT uid, message, internal_date, saved_at FROM folder_message
-		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY uid`)
-	readBlobsQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
-	readBlobsListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
-	readEnvelopesQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
-	readEnvelopesListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
-	readStructuresQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
-	readStructuresListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.structure
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
-	readAllQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
-	readAllListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.structure
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
-	readReferencesQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.reply_references
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $3 AND f.UID BETWEEN $1 AND $2 ORDER BY f.UID`)
-	readReferencesListQuery = db.SQL(`SELECT f.UID, f.message, f.internal_date, f.saved_at, m.blob, m.private, m.envelope, m.reply_references
-		FROM folder_message f JOIN message m ON m.id = f.message
-		WHERE f.folder = $17 AND f.UID IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY f.UID`)
+		WHERE folder = $17 AND uid ` + inList + ` ORDER BY uid`)
+	readBlobsQuery          = db.SQL(`SELECT ` + messageColumns + messagesInSpan)
+	readBlobsListQuery      = db.SQL(`SELECT ` + messageColumns + messagesInList)
+	readEnvelopesQuery      = db.SQL(`SELECT ` + messageColumns + `, m.envelope` + messagesInSpan)
+	readEnvelopesListQuery  = db.SQL(`SELECT ` + messageColumns + `, m.envelope` + messagesInList)
+	readStructuresQuery     = db.SQL(`SELECT ` + messageColumns + `, m.structure` + messagesInSpan)
+	readStructuresListQuery = db.SQL(`SELECT ` + messageColumns + `, m.structure` + messagesInList)
+	readAllQuery            = db.SQL(`SELECT ` + messageColumns + `, m.envelope, m.structure` + messagesInSpan)
+	readAllListQuery        = db.SQL(`SELECT ` + messageColumns + `, m.envelope, m.structure` + messagesInList)
+	readReferencesQuery     = db.SQL(`SELECT ` + messageColumns + `, m.envelope, m.reply_references` + messagesInSpan)
+	readReferencesListQuery = db.SQL(`SELECT ` + messageColumns + `, m.envelope, m.reply_references` + messagesInList)
 	// readMessageQuery reads one message with its bytes.
-	readMessageQuery = db.SQL(`SELECT f.message, f.internal_date, f.saved_at, m.private, m.structure, b.id, b.Size, b.file, b.bytes
+	readMessageQuery = db.SQL(`SELECT f.message, f.internal_date, f.saved_at, m.private, m.structure, b.id, b.size, b.file, b.bytes
 		FROM folder_message f JOIN message m ON m.id = f.message JOIN blob b ON b.id = m.blob
-		WHERE f.folder = $1 AND f.UID = $2`)
+		WHERE f.folder = $1 AND f.uid = $2`)
 	messageBlobQuery = db.SQL(`SELECT blob, private FROM message WHERE id = $1`)
 )
 

@@ -11,7 +11,7 @@ import (
 )
 
 var keywordsByUIDQuery = db.SQL(`SELECT uid, keywords FROM folder_message
-	WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+	WHERE folder = $17 AND uid ` + inList)
 
 // FillKeywords reads the Keywords that Sync and UpdateFlags could not return because the table did
 // not accept them. They take memory of their own: fill and release at most MaxFillKeywords at a
@@ -30,11 +30,8 @@ func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChan
 			open = append(open, c)
 		}
 	}
-	for some := range slices.Chunk(open, uidListSize) {
-		args := make([]any, uidListSize, uidListSize+1)
-		for i := range args {
-			args[i] = some[min(i, len(some)-1)].UID
-		}
+	for some := range slices.Chunk(open, listSize) {
+		args := listArgs(len(some), func(i int) any { return some[i].UID })
 		err := v.store.DB.Each(ctx, keywordsByUIDQuery.With(append(args, v.shared.id)...), func(r db.Row) error {
 			var uid uint32
 			var text string

@@ -110,11 +110,8 @@ func (v *View) candidatesFromIndex(ctx context.Context, c *compiledCriterion) (u
 	if err != nil || late > maxUnindexed {
 		return nil, false, err
 	}
-	for some := range slices.Chunk(found.Messages, uidListSize) {
-		args := make([]any, uidListSize, uidListSize+1)
-		for i := range args {
-			args[i] = some[min(i, len(some)-1)]
-		}
+	for some := range slices.Chunk(found.Messages, listSize) {
+		args := listArgs(len(some), func(i int) any { return some[i] })
 		err := v.store.DB.Each(ctx, uidsByMessageQuery.With(append(args, v.shared.id)...), func(r db.Row) error {
 			var uid uint32
 			err := r.Scan(&uid)
@@ -133,8 +130,8 @@ var (
 	// With + 0 PostgreSQL looks up the messages one by one, even if it estimates that the folder is
 	// small or holds most of them.
 	uidsByMessageQuery = db.SQL(`SELECT uid FROM folder_message
-		WHERE message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND folder + 0 = $17`)
-	newerUIDsQuery = db.SQL(`SELECT f.UID FROM message m JOIN folder_message f ON f.message = m.id + 0 AND f.folder + 0 = $3
+		WHERE message ` + inList + ` AND folder + 0 = $17`)
+	newerUIDsQuery = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id + 0 AND f.folder + 0 = $3
 		WHERE m.mailbox = $1 AND m.id > $2 ORDER BY m.id LIMIT $4`)
 )
 

@@ -12,7 +12,7 @@ import (
 const MaxOutboundIDs = 100
 
 var outboundIDsQuery = db.SQL(`SELECT m.outbound FROM folder_message f JOIN message m ON m.id = f.message
-	WHERE f.folder = $1 AND f.UID BETWEEN $2 AND $3 AND m.outbound <> 0 ORDER BY f.UID LIMIT $4`)
+	WHERE f.folder = $1 AND f.uid BETWEEN $2 AND $3 AND m.outbound <> 0 ORDER BY f.uid LIMIT $4`)
 
 // OutboundIDs returns the ids in outbound_message of the messages sent from here whose deliveries
 // have the given UIDs of a folder: at most the first MaxOutboundIDs.

@@ -200,7 +200,7 @@ type IndexDocument struct {
 
 var (
 	indexDocumentsQuery   = db.SQL(`SELECT id, mailbox, blob, envelope, structure FROM message WHERE id > $1 AND id < $2 ORDER BY id LIMIT $3`)
-	existingMessagesQuery = db.SQL(`SELECT id FROM message WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+	existingMessagesQuery = db.SQL(`SELECT id FROM message WHERE id ` + inList)
 )
 
 // IndexDocuments returns at most limit messages with ids between after and before, both excluded,
@@ -224,11 +224,8 @@ func (s *Store) IndexDelay(took time.Duration) time.Duration {
 // ExistingMessages returns which of the messages have not been deleted.
 func (s *Store) ExistingMessages(ctx context.Context, ids []db.ID) (map[db.ID]bool, error) {
 	there := map[db.ID]bool{}
-	for some := range slices.Chunk(ids, 16) {
-		args := make([]any, 16)
-		for i := range args {
-			args[i] = some[min(i, len(some)-1)]
-		}
+	for some := range slices.Chunk(ids, listSize) {
+		args := listArgs(len(some), func(i int) any { return some[i] })
 		err := s.DB.Each(ctx, existingMessagesQuery.With(args...), func(r db.Row) error {
 			var id db.ID
 			err := r.Scan(&id)

@@ -9,19 +9,20 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// candidateColumns are the columns that a candidate is scanned from, before its last.
+// candidateColumns are the columns that a candidate is scanned from, before its last. They have only
+// as much of an envelope as honest senders need.
 const candidateColumns = `id, mailbox, account, outbound, thread_id, check_results, size, message_id, SUBSTR(envelope, 1, 32768)`
 
+// receivedColumns are those of a candidate that any folder may show.
+const receivedColumns = candidateColumns + `, COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)`
+
 var (
-	listReceivedQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
-			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
+	listReceivedQuery = db.PagedSQL(`SELECT ` + receivedColumns + `
 		FROM message m WHERE account = $1 AND account <> 0 AND {page}`)
-	listReceivedThreadQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
-			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
+	listReceivedThreadQuery = db.PagedSQL(`SELECT ` + receivedColumns + `
 		FROM message m WHERE account = $1 AND thread_id = $4 AND thread_id <> '' AND {page}`)
-	receivedByIDQuery = db.SQL(`SELECT ` + candidateColumns + `,
-			COALESCE((SELECT 1 FROM folder_message f WHERE f.message = m.id LIMIT 1), 0)
-		FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND account + 0 = $17`)
+	receivedByIDQuery = db.SQL(`SELECT ` + receivedColumns + `
+		FROM message m WHERE id ` + inList + ` AND account + 0 = $17`)
 )
 
 // maxIndexMailboxes is for how many mailboxes of an account the index is asked, for one page of
@@ -44,8 +45,8 @@ func (s *Store) ListReceived(ctx context.Context, account db.ID, f MessageFilter
 		}
 		ids, err := s.candidatesByIndex(ctx, boxes, f)
 		if ids != nil {
-			ids.statement = func(some [candidateBatch]any) db.Statement {
-				return receivedByIDQuery.With(append(some[:], account)...)
+			ids.statement = func(some []any) db.Statement {
+				return receivedByIDQuery.With(append(some, account)...)
 			}
 		}
 		return ids, err

@@ -11,13 +11,16 @@ import (
 	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
+// entryColumns are the columns that scanEntry scans.
+const entryColumns = `uid, flags, keywords, size, modseq`
+
 var (
-	messagesFromQuery = db.SQL(`SELECT uid, flags, keywords, size, modseq FROM folder_message
+	messagesFromQuery = db.SQL(`SELECT ` + entryColumns + ` FROM folder_message
 		WHERE folder = $1 AND uid >= $2 ORDER BY uid LIMIT $3`)
-	messagesBetweenQuery = db.SQL(`SELECT uid, flags, keywords, size, modseq FROM folder_message
+	messagesBetweenQuery = db.SQL(`SELECT ` + entryColumns + ` FROM folder_message
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 ORDER BY uid`)
-	messagesByUIDQuery = db.SQL(`SELECT uid, flags, keywords, size, modseq FROM folder_message
-		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) ORDER BY uid`)
+	messagesByUIDQuery = db.SQL(`SELECT ` + entryColumns + ` FROM folder_message
+		WHERE folder = $17 AND uid ` + inList + ` ORDER BY uid`)
 	changesAfterQuery = db.SQL(`SELECT modseq, vanished, uids FROM folder_change
 		WHERE folder = $1 AND modseq > $2 ORDER BY modseq LIMIT $3`)
 )

@@ -71,21 +71,21 @@ const (
 // maxFilterText limits the texts of a filter, in bytes.
 const maxFilterText = 1000
 
+// listColumns are the columns of a candidate that a folder may show: any, or $4. With EXISTS,
+// PostgreSQL might read all folders at once if it estimates that they are few.
+const listColumns = candidateColumns + `,
+	COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
+		WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)`
+
 var (
-	// The query reads only as much of an envelope as honest senders need. With EXISTS, PostgreSQL
-	// might read all folders at once if it estimates that they are few.
-	listCandidatesQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
-			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
-				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
+	listCandidatesQuery = db.PagedSQL(`SELECT ` + listColumns + `
 		FROM message m WHERE mailbox = $1 AND {page}`)
-	listThreadCandidatesQuery = db.PagedSQL(`SELECT ` + candidateColumns + `,
-			COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
-				WHERE f.message = m.id AND (CAST($4 AS BIGINT) = 0 OR f.folder = $4) LIMIT 1), 0)
+	listThreadCandidatesQuery = db.PagedSQL(`SELECT ` + listColumns + `
 		FROM message m WHERE account = $5 AND thread_id = $6 AND thread_id <> '' AND mailbox + 0 = $1 AND {page}`)
 	storedMessageQuery = db.SQL(`SELECT id, outbound, thread_id, check_results, size FROM message WHERE id = $1 AND mailbox = $2`)
-	locationsQuery     = db.SQL(`SELECT f.message, d.name, f.UID, f.flags, f.keywords, f.internal_date
+	locationsQuery     = db.SQL(`SELECT f.message, d.name, f.uid, f.flags, f.keywords, f.internal_date
 		FROM folder_message f JOIN folder d ON d.id = f.folder
-		WHERE f.message IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+		WHERE f.message ` + inList)
 	messagePartsQuery = db.SQL(`SELECT blob, structure, private FROM message WHERE id = $1`)
 )
 
@@ -117,8 +117,8 @@ func (s *Store) ListMessages(ctx context.Context, box db.ID, f MessageFilter, pa
 			ids, err = s.candidatesByFolder(ctx, in.ID, at)
 		}
 		if ids != nil {
-			ids.statement = func(some [candidateBatch]any) db.Statement {
-				return candidatesByIDQuery.With(append(some[:], box, in.ID)...)
+			ids.statement = func(some []any) db.Statement {
+				return candidatesByIDQuery.With(append(some, box, in.ID)...)
 			}
 		}
 		return ids, err
@@ -328,17 +328,12 @@ func (s *Store) Message(ctx context.Context, mailbox, id db.ID) (StoredMessage, 
 }
 
 func (s *Store) loadLocations(ctx context.Context, all []*StoredMessage) error {
-	const group = 16
-	for some := range slices.Chunk(all, group) {
-		var args [group]any
+	for some := range slices.Chunk(all, listSize) {
 		byID := map[db.ID]*StoredMessage{}
-		for i := range args {
-			args[i] = some[min(i, len(some)-1)].ID
-		}
 		for _, k := range some {
 			byID[k.ID] = k
 		}
-		err := s.DB.Each(ctx, locationsQuery.With(args[:]...), func(r db.Row) error {
+		err := s.DB.Each(ctx, locationsQuery.With(listArgs(len(some), func(i int) any { return some[i].ID })...), func(r db.Row) error {
 			var id db.ID
 			var p Location
 			var flags, date int64

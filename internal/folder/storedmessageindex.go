@@ -76,20 +76,17 @@ func (f *MessageFilter) clause() *Clause {
 
 // candidateIDs are the messages that a list examines.
 type candidateIDs struct {
-	ids       []db.ID // ascending
-	truncated bool    // whether there are more in the direction of the list
-	statement func(some [candidateBatch]any) db.Statement
+	ids       []db.ID                       // ascending
+	truncated bool                          // whether there are more in the direction of the list
+	statement func(some []any) db.Statement // listSize ids
 }
-
-// candidateBatch is the number of messages that one query reads.
-const candidateBatch = 16
 
 // candidatesByIDQuery looks up the folder of each message. Otherwise PostgreSQL might read all
 // messages of the folder.
 var candidatesByIDQuery = db.SQL(`SELECT ` + candidateColumns + `,
 		COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 			WHERE f.message = m.id AND (CAST($18 AS BIGINT) = 0 OR f.folder = $18) LIMIT 1), 0)
-	FROM message m WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16) AND mailbox + 0 = $17`)
+	FROM message m WHERE id ` + inList + ` AND mailbox + 0 = $17`)
 
 // readPage is a candidateReader.
 func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chunk []messageCandidate, more bool, err error) {
@@ -107,12 +104,9 @@ func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chun
 		slices.Reverse(left)
 	}
 	for len(left) > 0 && len(chunk) < at.Limit { // some may be gone meanwhile
-		some := left[:min(candidateBatch, len(left))]
+		some := left[:min(listSize, len(left))]
 		left = left[len(some):]
-		var args [candidateBatch]any
-		for i := range args {
-			args[i] = some[min(i, len(some)-1)]
-		}
+		args := listArgs(len(some), func(i int) any { return some[i] })
 		group, err := db.All(ctx, d, k.statement(args), scanCandidate)
 		if err != nil {
 			return nil, false, err

@@ -16,11 +16,11 @@ var (
 	setFlagsQuery = db.SQL(`UPDATE folder_message SET flags = (flags & $4) | $5, modseq = $6
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 AND (flags & $4) | $5 <> flags`)
 	setFlagsListQuery = db.SQL(`UPDATE folder_message SET flags = (flags & $18) | $19, modseq = $20
-		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+		WHERE folder = $17 AND uid ` + inList)
 	setKeywordsQuery = db.SQL(`UPDATE folder_message SET flags = (flags & $4) | $5, modseq = $6, keywords = $7
 		WHERE folder = $3 AND uid BETWEEN $1 AND $2 AND ((flags & $4) | $5 <> flags OR keywords <> $7)`)
 	setKeywordsListQuery = db.SQL(`UPDATE folder_message SET flags = (flags & $18) | $19, modseq = $20, keywords = $21
-		WHERE folder = $17 AND uid IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+		WHERE folder = $17 AND uid ` + inList)
 )
 
 // FlagUpdate is the change that View.UpdateFlags makes.

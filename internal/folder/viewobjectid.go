@@ -11,10 +11,10 @@ import (
 
 var (
 	messageThreadsQuery = db.SQL(`SELECT id, thread_id FROM message
-		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`)
+		WHERE id ` + inList)
 	uidsOfMessageQuery = db.SQL(`SELECT uid FROM folder_message WHERE message = $1 AND folder = $2 ORDER BY uid`)
-	uidsOfThreadQuery  = db.SQL(`SELECT f.UID FROM message m JOIN folder_message f ON f.message = m.id
-		WHERE m.account = $1 AND m.thread_id = $2 AND m.thread_id <> '' AND f.folder = $3 ORDER BY f.UID`)
+	uidsOfThreadQuery  = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id
+		WHERE m.account = $1 AND m.thread_id = $2 AND m.thread_id <> '' AND f.folder = $3 ORDER BY f.uid`)
 )
 
 // fillThreads fills in the Thread of rows if FetchThread is wanted.
@@ -22,12 +22,9 @@ func (v *View) fillThreads(ctx context.Context, want FetchFields, rows []Message
 	if want&FetchThread == 0 {
 		return nil
 	}
-	for some := range slices.Chunk(rows, uidListSize) {
-		var args [uidListSize]any
-		for i := range args {
-			args[i] = some[min(i, len(some)-1)].Message
-		}
-		err := v.store.DB.Each(ctx, messageThreadsQuery.With(args[:]...), func(r db.Row) error {
+	for some := range slices.Chunk(rows, listSize) {
+		args := listArgs(len(some), func(i int) any { return some[i].Message })
+		err := v.store.DB.Each(ctx, messageThreadsQuery.With(args...), func(r db.Row) error {
 			var id db.ID
 			var thread string
 			err := r.Scan(&id, &thread)
