@@ -46,7 +46,7 @@ func (d *Dashboard) mailFiles(v *requestContext) (page, error) {
 		return page{}, err
 	}
 	s := mailFilesPage{Box: m}
-	all, err := d.Folders.Folders(v.ctx, m.ID)
+	all, err := d.Folders.List(v.ctx, m.ID)
 	for _, f := range all {
 		s.Folders = append(s.Folders, f.Name)
 	}

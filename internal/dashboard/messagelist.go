@@ -378,7 +378,7 @@ func (d *Dashboard) mailboxByID(v *requestContext, id string) (mailbox.Mailbox, 
 }
 
 func (d *Dashboard) folderOptions(v *requestContext, box db.ID) ([][2]string, error) {
-	folders, err := d.Folders.Folders(v.ctx, box)
+	folders, err := d.Folders.List(v.ctx, box)
 	choices := [][2]string{{"", "All folders"}}
 	for _, f := range folders {
 		choices = append(choices, [2]string{f.Name, f.Name})

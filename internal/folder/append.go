@@ -37,7 +37,7 @@ var errAppendDeclined = fault.New(fault.Unavailable, "folder_busy", "The folder 
 
 // appendError returns why messages could not be appended to a folder, or errAppendDeclined if they
 // could be appended now.
-func (s *Store) appendError(ctx context.Context, box db.ID, name string, messages int64) error {
+func (s *Folders) appendError(ctx context.Context, box db.ID, name string, messages int64) error {
 	f, err := s.folderByName(ctx, box, name)
 	if err == nil {
 		err = s.checkCapacity(f, messages)
@@ -49,7 +49,7 @@ func (s *Store) appendError(ctx context.Context, box db.ID, name string, message
 const CodeFolderFull = "folder_full"
 
 // checkCapacity returns a fault if the messages would exceed the folder's limit.
-func (s *Store) checkCapacity(f Folder, messages int64) error {
+func (s *Folders) checkCapacity(f Folder, messages int64) error {
 	if int64(f.Messages)+messages <= int64(s.MaxMessages) {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (s *Store) checkCapacity(f Folder, messages int64) error {
 
 // RemainingMessages returns how many messages a mailbox can still receive before its INBOX or Junk
 // folder is full. Messages accepted before that are filed nevertheless.
-func (s *Store) RemainingMessages(ctx context.Context, box db.ID) (int64, error) {
+func (s *Folders) RemainingMessages(ctx context.Context, box db.ID) (int64, error) {
 	var most int64
 	err := s.DB.One(ctx, maxInboxMessagesQuery.With(box), &most)
 	return int64(s.MaxMessages) - most, err
@@ -68,14 +68,14 @@ func (s *Store) RemainingMessages(ctx context.Context, box db.ID) (int64, error)
 // order. It returns a fault.NotFound if the folder does not exist, a fault.RateLimited with
 // CodeFolderFull if it would hold too many messages, a fault.OverQuota if they exceed the quota,
 // and a fault.Invalid for bad keywords.
-func (s *Store) Append(ctx context.Context, box db.ID, name string, messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
+func (s *Folders) Append(ctx context.Context, box db.ID, name string, messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
 	return s.Import(ctx, box, name, nil, messages...)
 }
 
 // Import is Append with the caller's statements in the same commit. The statements that guard
 // queues run first, and may decline the commit with their own error. guard may be nil. It runs
 // again when the commit is retried.
-func (s *Store) Import(ctx context.Context, box db.ID, name string, guard func(b *db.Batch), messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
+func (s *Folders) Import(ctx context.Context, box db.ID, name string, guard func(b *db.Batch), messages ...Upload) (uidvalidity uint32, uids []uint32, err error) {
 	defer s.load.Begin(s.Now)()
 	if len(messages) == 0 {
 		to, err := s.folderByName(ctx, box, name)

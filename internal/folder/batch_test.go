@@ -82,7 +82,7 @@ func TestInterruptedMove(t *testing.T) {
 		if _, err := v.MoveAll(h.ctx(), numbers(1, 2, 3, 4, 5, 6, 7, 8), "Trash"); !errors.Is(err, ErrExpunged) {
 			t.Errorf("MOVE of eight: %v", err)
 		}
-		another := h.newStore(h.db, nil, Options{})
+		another := h.newFolders(h.db, nil, Options{})
 		ctx, stop := context.WithCancel(h.ctx())
 		parts := 0
 		h.eachPart(2, func() {
@@ -165,7 +165,7 @@ func TestLogOfParts(t *testing.T) {
 		if ranges == 0 || ranges > maxLogRanges {
 			t.Errorf("the log has %d ranges", ranges)
 		}
-		fresh := h.newStore(h.db, nil, Options{PollInterval: -1})
+		fresh := h.newFolders(h.db, nil, Options{PollInterval: -1})
 		again, err := fresh.Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer again.Close()

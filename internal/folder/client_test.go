@@ -26,7 +26,7 @@ type told struct {
 
 func (t told) String() string { return fmt.Sprintf("%d:%d[%s]", t.uid, t.flags, t.words) }
 
-func newClient(ctx context.Context, s *Store, box db.ID, name string, readOnly bool) (*client, error) {
+func newClient(ctx context.Context, s *Folders, box db.ID, name string, readOnly bool) (*client, error) {
 	v, err := s.Open(ctx, box, name, readOnly)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func (c *CopyResult) DstRanges() (runs []Range) {
 // copyOperation is a copy or a move in progress.
 type copyOperation struct {
 	*selection
-	store        *Store
+	store        *Folders
 	from, to     Folder
 	baseModSeq   uint64
 	move         bool

@@ -71,7 +71,7 @@ func TestDeliver(t *testing.T) {
 			t.Errorf("INBOX is %+v", f)
 		}
 		// Without the special folder, it goes to INBOX.
-		h.delete(h.Store, "Junk")
+		h.delete(h.Folders, "Junk")
 		f, err := h.Deliver(h.ctx(), Delivery{Mailbox: h.box, SpecialUse: Junk, Blob: h.upload(mail("three", ""), 0).Blob})
 		h.must(err)
 		if f.Folder != h.status(Inbox).ID {

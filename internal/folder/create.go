@@ -22,7 +22,7 @@ var (
 
 // folderTree is a mailbox's folders in a transaction with exclusive access to them.
 type folderTree struct {
-	store   *Store
+	store   *Folders
 	tx      *db.Tx
 	mailbox db.ID
 	folders []Folder
@@ -30,7 +30,7 @@ type folderTree struct {
 
 // updateTree runs f in a transaction that excludes other changes to the mailbox's folders, but not
 // to their messages.
-func (s *Store) updateTree(ctx context.Context, box db.ID, f func(t *folderTree) error) error {
+func (s *Folders) updateTree(ctx context.Context, box db.ID, f func(t *folderTree) error) error {
 	return s.DB.Tx(ctx, func(tx *db.Tx) error {
 		if _, err := tx.Exec(ctx, mailbox.LockUsage(box)); err != nil {
 			return err
@@ -122,7 +122,7 @@ func folderExistsError() error {
 
 // Create creates a folder and its missing parents (RFC 3501 §6.3.3). It returns a fault.Invalid for
 // a bad name, a fault.Conflict if the folder exists, and a fault.RateLimited for too many folders.
-func (s *Store) Create(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
+func (s *Folders) Create(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
 	return s.CreateSpecial(ctx, mailbox, name, "")
 }
 
@@ -134,7 +134,7 @@ const (
 
 // CreateSpecial creates a folder with a special use (RFC 6154 §3). It returns a fault.Conflict if
 // another folder of the mailbox has that use, and a fault.Invalid for an unsupported use.
-func (s *Store) CreateSpecial(ctx context.Context, mailbox db.ID, name, special string) (made Folder, err error) {
+func (s *Folders) CreateSpecial(ctx context.Context, mailbox db.ID, name, special string) (made Folder, err error) {
 	if name, err = cleanName(name); err != nil {
 		return made, err
 	}

@@ -25,7 +25,7 @@ const CodeHasChildren = "has_children"
 // id. While there are folders below it, its name stays as one that can't be selected (RFC 3501
 // §6.3.4). It returns a fault.Invalid for such a name and for INBOX, and a fault.NotFound if the
 // folder does not exist. The subscription stays.
-func (s *Store) Delete(ctx context.Context, box db.ID, name string) (id db.ID, err error) {
+func (s *Folders) Delete(ctx context.Context, box db.ID, name string) (id db.ID, err error) {
 	if name, err = cleanName(name); err != nil {
 		return 0, noFolderError()
 	}

@@ -11,7 +11,7 @@ import (
 // DeletedUsage returns how many messages of a folder have the Deleted flag, and how many bytes of
 // the quota they use. It uses the node's shared view, which it loads if the folder is not open. It
 // returns a fault.NotFound if the folder is gone.
-func (s *Store) DeletedUsage(ctx context.Context, id db.ID) (messages uint32, bytes int64, err error) {
+func (s *Folders) DeletedUsage(ctx context.Context, id db.ID) (messages uint32, bytes int64, err error) {
 	sh := s.acquireView(id)
 	defer s.releaseView(sh)
 	if err := sh.refresh(ctx, true); err != nil {

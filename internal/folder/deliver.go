@@ -73,7 +73,7 @@ type MessageRef struct {
 
 // Deliver files a message and returns once it is durable. It may exceed the quota. It returns a
 // fault.NotFound for a mailbox without folders.
-func (s *Store) Deliver(ctx context.Context, in Delivery) (MessageRef, error) {
+func (s *Folders) Deliver(ctx context.Context, in Delivery) (MessageRef, error) {
 	filed, err := s.DeliverAll(ctx, []Delivery{in})
 	if err != nil {
 		return MessageRef{}, err
@@ -83,7 +83,7 @@ func (s *Store) Deliver(ctx context.Context, in Delivery) (MessageRef, error) {
 
 // DeliverAll files messages for several recipients in one commit, all of them or none. The results
 // are in the order of ins.
-func (s *Store) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, error) {
+func (s *Folders) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef, error) {
 	if len(ins) == 0 {
 		return nil, nil
 	}
@@ -173,14 +173,14 @@ func queueUsage(b *db.Batch, box db.ID, of mailbox.Usage, tell *bool) {
 }
 
 // wakeQuotaNotifier wakes the goroutine that warns owners of a nearly full quota, if tell is set.
-func (s *Store) wakeQuotaNotifier(tell bool) {
+func (s *Folders) wakeQuotaNotifier(tell bool) {
 	if tell {
 		s.Hub.Wake(notify.Key{Kind: notify.QuotaWarning})
 	}
 }
 
 // queueEvent queues the caller's event.
-func (s *Store) queueEvent(b *db.Batch, f *pendingMessage) {
+func (s *Folders) queueEvent(b *db.Batch, f *pendingMessage) {
 	if f.delivery.NewEvent == nil {
 		return
 	}
@@ -204,7 +204,7 @@ type pendingMessage struct {
 	now      int64
 }
 
-func (s *Store) newPendingMessage(mailbox db.ID, u Upload) (*pendingMessage, error) {
+func (s *Folders) newPendingMessage(mailbox db.ID, u Upload) (*pendingMessage, error) {
 	if u.Blob.Size > math.MaxUint32 {
 		return nil, fmt.Errorf("a message of %d bytes is beyond what IMAP can tell", u.Blob.Size)
 	}

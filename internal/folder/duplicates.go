@@ -21,7 +21,7 @@ import (
 // and drafts keep theirs. The envelope is not enough either: two alarms of one second may differ in
 // a number. A finder takes 16 bytes for each message, and is for one goroutine.
 type DuplicateFinder struct {
-	store  *Store
+	store  *Folders
 	seed   maphash.Seed
 	stored []storedBlob // ascending by key
 	// unmatched counts the messages, by hash, whose bytes were read and that no duplicate has
@@ -39,7 +39,7 @@ type storedBlob struct {
 }
 
 // NewDuplicateFinder reads the messages of a folder. A missing folder has none.
-func (s *Store) NewDuplicateFinder(ctx context.Context, mailbox db.ID, name string) (*DuplicateFinder, error) {
+func (s *Folders) NewDuplicateFinder(ctx context.Context, mailbox db.ID, name string) (*DuplicateFinder, error) {
 	c := &DuplicateFinder{store: s, seed: maphash.MakeSeed(), unmatched: map[ContentHash]int{}}
 	v, err := s.Open(ctx, mailbox, name, true)
 	if fault.Is(err, fault.NotFound) {

@@ -328,7 +328,7 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (r
 
 // OpenMessage opens the bytes of a message. It returns a fault.NotFound if they are gone, and a
 // fault.Denied if the message is private. The caller must Close the reader.
-func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, error) {
+func (s *Folders) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, error) {
 	var id db.ID
 	var private bool
 	err := s.DB.One(ctx, messageBlobQuery.With(message), &id, &private)
@@ -346,7 +346,7 @@ func (s *Store) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader, e
 
 // MessageIndex returns the index of a message that Fetch returned with FetchStructure. It reads the
 // bytes only if the stored index can't be decoded or belongs to other bytes.
-func (s *Store) MessageIndex(ctx context.Context, r *MessageRow) (*message.Index, error) {
+func (s *Folders) MessageIndex(ctx context.Context, r *MessageRow) (*message.Index, error) {
 	if index := message.DecodeIndex(r.Structure, int64(r.Size)); index != nil {
 		return index, nil
 	}
@@ -360,7 +360,7 @@ func (s *Store) MessageIndex(ctx context.Context, r *MessageRow) (*message.Index
 
 // Envelope returns the ENVELOPE of a message that Fetch returned with FetchEnvelope. It reads the
 // bytes only if the stored envelope is invalid.
-func (s *Store) Envelope(ctx context.Context, r *MessageRow) ([]byte, error) {
+func (s *Folders) Envelope(ctx context.Context, r *MessageRow) ([]byte, error) {
 	if message.IsEnvelope(r.Envelope) {
 		return r.Envelope, nil
 	}

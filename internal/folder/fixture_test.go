@@ -28,7 +28,7 @@ import (
 // fixture is a store with one mailbox.
 type fixture struct {
 	testing.TB
-	*Store
+	*Folders
 	db    *db.DB
 	box   db.ID
 	clock *atomic.Int64 // seconds by which the clock is ahead
@@ -52,12 +52,12 @@ func each(t *testing.T, f func(h *fixture)) {
 
 func newFixture(t testing.TB, d *db.DB, node *lease.Node) *fixture {
 	h := &fixture{TB: t, db: d, clock: &atomic.Int64{}}
-	h.Store = h.newStore(d, node, Options{})
+	h.Folders = h.newFolders(d, node, Options{})
 	h.box = h.newMailbox(1 << 40)
 	return h
 }
 
-func (h *fixture) newStore(d *db.DB, node *lease.Node, o Options) *Store {
+func (h *fixture) newFolders(d *db.DB, node *lease.Node, o Options) *Folders {
 	files, err := blob.NewDir(h.TempDir())
 	h.must(err)
 	now := func() time.Time { return time.Now().Add(time.Duration(h.clock.Load()) * time.Second) }
@@ -82,7 +82,7 @@ func (h *fixture) must(err error) {
 	}
 }
 
-func (h *fixture) delete(s *Store, name string) {
+func (h *fixture) delete(s *Folders, name string) {
 	h.Helper()
 	_, err := s.Delete(h.ctx(), h.box, name)
 	h.must(err)
@@ -161,7 +161,7 @@ func (h *fixture) recent(name string) uint32 {
 // checkCounts compares the counters with the rows.
 func (h *fixture) checkCounts() {
 	h.Helper()
-	folders, err := h.Folders(h.ctx(), h.box)
+	folders, err := h.List(h.ctx(), h.box)
 	h.must(err)
 	var sum totals
 	for _, f := range folders {

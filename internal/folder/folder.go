@@ -35,7 +35,7 @@ const (
 	Archive = `\Archive`
 )
 
-// Options are the dependencies and limits of a Store.
+// Options are the dependencies and limits of Folders.
 type Options struct {
 	DB     *db.DB
 	Blobs  *blob.Store
@@ -76,8 +76,8 @@ const (
 	DefaultMaxFolders  = 10_000
 )
 
-// Store stores the folders of all mailboxes. It is safe for concurrent use.
-type Store struct {
+// Folders stores the folders of all mailboxes. It is safe for concurrent use.
+type Folders struct {
 	Options
 
 	load notify.LoadGauge // of filing, which has priority over later work on messages
@@ -86,8 +86,8 @@ type Store struct {
 	idle []*sharedView // views that no session has open; the longest idle first
 }
 
-// New returns a Store.
-func New(o Options) *Store {
+// New returns Folders.
+func New(o Options) *Folders {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -115,7 +115,7 @@ func New(o Options) *Store {
 	if o.MaxFolders == 0 {
 		o.MaxFolders = DefaultMaxFolders
 	}
-	return &Store{Options: o, open: map[db.ID]*sharedView{}}
+	return &Folders{Options: o, open: map[db.ID]*sharedView{}}
 }
 
 // Folder is a folder's row.

@@ -71,7 +71,7 @@ const (
 
 // Run works until ctx ends: it deletes unreferenced messages, stores the views of large folders,
 // drops idle views and checks whether signals of other nodes got lost.
-func (s *Store) Run(ctx context.Context) error {
+func (s *Folders) Run(ctx context.Context) error {
 	collect := time.NewTicker(collectInterval)
 	defer collect.Stop()
 	var poll <-chan time.Time
@@ -107,7 +107,7 @@ func (s *Store) Run(ctx context.Context) error {
 
 // CollectGarbage deletes messages that left their last folder longer than ExpungeGrace ago, and
 // returns their number. It also deletes what is left of deleted folders.
-func (s *Store) CollectGarbage(ctx context.Context) (deleted int, err error) {
+func (s *Folders) CollectGarbage(ctx context.Context) (deleted int, err error) {
 	if err := s.purgeDropped(ctx); err != nil {
 		return 0, err
 	}
@@ -129,7 +129,7 @@ type expungedRow struct {
 	blob    db.ID // known once the message is deleted
 }
 
-func (s *Store) collectBatch(ctx context.Context) (due, deleted int, err error) {
+func (s *Folders) collectBatch(ctx context.Context) (due, deleted int, err error) {
 	before := db.Micros(s.Now().Add(-s.ExpungeGrace))
 	found, err := db.All(ctx, s.DB, dueExpungedQuery.With(before, collectBatchSize), func(r db.Row) (e expungedRow, err error) {
 		err = r.Scan(&e.message, &e.at)
@@ -167,7 +167,7 @@ func (s *Store) collectBatch(ctx context.Context) (due, deleted int, err error) 
 }
 
 // purgeDropped removes the messages of deleted folders, which nobody can change or copy any more.
-func (s *Store) purgeDropped(ctx context.Context) error {
+func (s *Folders) purgeDropped(ctx context.Context) error {
 	type dropped struct{ folder, mailbox db.ID }
 	passed := s.Now().Add(-2 * lease.MaxClockSkew).Unix() // in the past on all nodes' clocks
 	for last := db.ID(0); ; {
@@ -196,7 +196,7 @@ func (s *Store) purgeDropped(ctx context.Context) error {
 	}
 }
 
-func (s *Store) purgeFolder(ctx context.Context, folder, box db.ID) error {
+func (s *Folders) purgeFolder(ctx context.Context, folder, box db.ID) error {
 	for from := int64(1); ; {
 		n, hi := 0, int64(0)
 		err := s.DB.Each(ctx, messagesFromQuery.With(folder, from, purgeBatchSize), func(r db.Row) error {
@@ -220,7 +220,7 @@ func (s *Store) purgeFolder(ctx context.Context, folder, box db.ID) error {
 
 // PurgeMailbox deletes all folders, subscriptions and mail of a mailbox permanently. CollectGarbage
 // deletes the bytes after ExpungeGrace. PurgeMailbox may be called again after an error.
-func (s *Store) PurgeMailbox(ctx context.Context, mailbox db.ID) error {
+func (s *Folders) PurgeMailbox(ctx context.Context, mailbox db.ID) error {
 	err := s.updateTree(ctx, mailbox, func(t *folderTree) error {
 		for _, f := range t.folders {
 			if err := t.drop(ctx, f.ID); err != nil {

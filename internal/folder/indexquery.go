@@ -148,7 +148,7 @@ func (v *View) appendNewer(ctx context.Context, uids []uint32, after db.ID) (_ [
 }
 
 // logIndexError logs that the index failed; the search continues without it.
-func (s *Store) logIndexError(ctx context.Context, mailbox db.ID, err error) error {
+func (s *Folders) logIndexError(ctx context.Context, mailbox db.ID, err error) error {
 	if ctx.Err() == nil {
 		s.Log.Error("the search index could not be read", "mailbox", mailbox, "error", err)
 	}
@@ -157,7 +157,7 @@ func (s *Store) logIndexError(ctx context.Context, mailbox db.ID, err error) err
 
 // MessagesAfter returns at most limit messages of a folder with UIDs above uid, in the order of
 // their UIDs, which is also the order of their commits.
-func (s *Store) MessagesAfter(ctx context.Context, folder db.ID, uid uint32, limit int) (uids []uint32, ids []db.ID, err error) {
+func (s *Folders) MessagesAfter(ctx context.Context, folder db.ID, uid uint32, limit int) (uids []uint32, ids []db.ID, err error) {
 	err = s.DB.Each(ctx, messageIDsQuery.With(folder, uid, limit), func(r db.Row) error {
 		var uid uint32
 		var id db.ID

@@ -75,7 +75,7 @@ func TestKeywordsUncounted(t *testing.T) {
 			t.Error("the view may be stored without the keywords")
 		}
 		v.shared.mu.Unlock()
-		other, err := h.newStore(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, true)
+		other, err := h.newFolders(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer other.Close()
 		h.expect("with a table of its own", other.show(), "1:1S[late] 2:2")

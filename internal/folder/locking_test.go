@@ -53,7 +53,7 @@ func TestMailboxIsHeldFirst(t *testing.T) {
 			{"collect", func() error { _, err := h.CollectGarbage(h.ctx()); return err }},
 			{"empty", func() error { return h.PurgeMailbox(h.ctx(), h.box) }},
 		} {
-			folders, err := h.Folders(h.ctx(), h.box)
+			folders, err := h.List(h.ctx(), h.box)
 			h.must(err)
 			done := make(chan error, 1)
 			h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error {

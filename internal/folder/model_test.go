@@ -19,7 +19,7 @@ type model struct {
 	*rapid.T
 	h        *fixture
 	box      db.ID
-	stores   []*Store
+	stores   []*Folders
 	folders  map[string]*modelFolder
 	sessions []*client
 	memory   []memory
@@ -42,7 +42,7 @@ func TestModel(t *testing.T) {
 	each(t, func(h *fixture) {
 		rapid.Check(t, func(rt *rapid.T) {
 			m := &model{T: rt, h: h, box: h.newMailbox(1 << 40), folders: map[string]*modelFolder{}}
-			m.stores = []*Store{h.newStore(h.db, nil, Options{PollInterval: -1}), h.newStore(h.db, nil, Options{PollInterval: -1})}
+			m.stores = []*Folders{h.newFolders(h.db, nil, Options{PollInterval: -1}), h.newFolders(h.db, nil, Options{PollInterval: -1})}
 			for _, name := range modelNames {
 				f, err := h.Status(ctx, m.box, name)
 				m.must(err)

@@ -16,7 +16,7 @@ var outboundIDsQuery = db.SQL(`SELECT m.outbound FROM folder_message f JOIN mess
 
 // OutboundIDs returns the ids in outbound_message of the messages sent from here whose deliveries
 // have the given UIDs of a folder: at most the first MaxOutboundIDs.
-func (s *Store) OutboundIDs(ctx context.Context, folder db.ID, uids []Range) (sent []db.ID, err error) {
+func (s *Folders) OutboundIDs(ctx context.Context, folder db.ID, uids []Range) (sent []db.ID, err error) {
 	for _, r := range uids {
 		err := s.DB.Each(ctx, outboundIDsQuery.With(folder, r.Lo, r.Hi, MaxOutboundIDs-len(sent)), func(r db.Row) error {
 			var id db.ID

@@ -23,7 +23,7 @@ const pollPageFolders = 5_000
 
 // pollOpenFolders wakes the sessions of open folders that have changed, or are gone, without a
 // signal.
-func (s *Store) pollOpenFolders(ctx context.Context) error {
+func (s *Folders) pollOpenFolders(ctx context.Context) error {
 	known := map[int64]uint64{}
 	s.mu.Lock()
 	for id, sh := range s.open {

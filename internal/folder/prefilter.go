@@ -205,7 +205,7 @@ var (
 
 // IndexDocuments returns at most limit messages with ids between after and before, both excluded,
 // in the order of their ids. Messages with lower ids may be committed later.
-func (s *Store) IndexDocuments(ctx context.Context, after, before db.ID, limit int) ([]IndexDocument, error) {
+func (s *Folders) IndexDocuments(ctx context.Context, after, before db.ID, limit int) ([]IndexDocument, error) {
 	return db.All(ctx, s.DB, indexDocumentsQuery.With(after, before, limit), func(r db.Row) (m IndexDocument, err error) {
 		return m, r.Scan(&m.ID, &m.Mailbox, &m.blob, &m.envelope, &m.structure)
 	})
@@ -217,12 +217,12 @@ const maxIndexDelayFactor = 16
 
 // IndexDelay returns how long indexing must pause after a batch that took so long. The busier
 // filing is, the longer the pause; see notify.LoadGauge.
-func (s *Store) IndexDelay(took time.Duration) time.Duration {
+func (s *Folders) IndexDelay(took time.Duration) time.Duration {
 	return s.load.RestTime(s.Now(), took, maxIndexDelayFactor)
 }
 
 // ExistingMessages returns which of the messages have not been deleted.
-func (s *Store) ExistingMessages(ctx context.Context, ids []db.ID) (map[db.ID]bool, error) {
+func (s *Folders) ExistingMessages(ctx context.Context, ids []db.ID) (map[db.ID]bool, error) {
 	there := map[db.ID]bool{}
 	for some := range slices.Chunk(ids, listSize) {
 		args := listArgs(len(some), func(i int) any { return some[i] })
@@ -248,7 +248,7 @@ var ErrMessageDeleted = errors.New("the message is gone")
 // EachText calls f with the texts of a message that Search searches, folded as it compares them. A
 // long text comes in pieces that overlap by 3 bytes, so that each sequence of 4 bytes is in one
 // piece. complete is false if BodyText exceeded limit bytes.
-func (s *Store) EachText(ctx context.Context, m IndexDocument, limit int, f func(kind TextKind, text []byte)) (complete bool, err error) {
+func (s *Folders) EachText(ctx context.Context, m IndexDocument, limit int, f func(kind TextKind, text []byte)) (complete bool, err error) {
 	b, err := s.Blobs.Load(ctx, m.blob)
 	if errors.Is(err, blob.ErrNotExist) { // deleted together with it, or lost
 		if there, failed := s.ExistingMessages(ctx, []db.ID{m.ID}); failed == nil && !there[m.ID] {

@@ -17,7 +17,7 @@ var (
 
 // Provision creates and subscribes the folders of a new mailbox: INBOX and one for each special
 // use.
-func (s *Store) Provision(ctx context.Context, tx *db.Tx, mailbox db.ID) error {
+func (s *Folders) Provision(ctx context.Context, tx *db.Tx, mailbox db.ID) error {
 	validity := s.Now().Unix()
 	for i, f := range []struct{ name, special string }{
 		{Inbox, ""}, {"Sent", Sent}, {"Drafts", Drafts}, {"Junk", Junk}, {"Trash", Trash}, {"Archive", Archive},

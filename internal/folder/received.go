@@ -31,7 +31,7 @@ const maxIndexMailboxes = 100
 
 // ListReceived lists the received mail in the mailboxes of an account, as ListMessages does for one
 // mailbox. A deleted mailbox that can still be restored is included. It ignores f.Folder.
-func (s *Store) ListReceived(ctx context.Context, account db.ID, f MessageFilter, page db.Page) (found []StoredMessage, more bool, next db.ID, err error) {
+func (s *Folders) ListReceived(ctx context.Context, account db.ID, f MessageFilter, page db.Page) (found []StoredMessage, more bool, next db.ID, err error) {
 	read := func(at db.Page) ([]messageCandidate, bool, error) {
 		if f.Thread != "" {
 			return db.ReadPage(ctx, s.DB, listReceivedThreadQuery, at, scanCandidate, account, f.Thread)

@@ -31,7 +31,7 @@ func TestReceivedMany(t *testing.T) {
 			n = 1_000_000
 		}
 		other, account := h.newMailbox(1<<40), h.db.NewID()
-		folders, err := h.Folders(h.ctx(), h.box)
+		folders, err := h.List(h.ctx(), h.box)
 		h.must(err)
 		begin := time.Now().Add(-30 * 24 * time.Hour).Truncate(time.Millisecond)
 		first := db.MinIDAt(begin)

@@ -142,4 +142,4 @@ func (v *View) saveRecent() {
 }
 
 // wakeFolder notifies sessions, here and on other nodes, of a change.
-func (s *Store) wakeFolder(id db.ID) { s.Hub.Wake(notify.Key{Kind: notify.Folder, ID: int64(id)}) }
+func (s *Folders) wakeFolder(id db.ID) { s.Hub.Wake(notify.Key{Kind: notify.Folder, ID: int64(id)}) }

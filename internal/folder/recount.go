@@ -34,7 +34,7 @@ const (
 // RunUsageRecount corrects the usage of mailboxes, at once and then every hour, until ctx ends. It
 // covers mailboxes from before messages had a surcharge, and changes by nodes of a release without
 // it.
-func (s *Store) RunUsageRecount(ctx context.Context) error {
+func (s *Folders) RunUsageRecount(ctx context.Context) error {
 	for {
 		n, err := s.RecountUsage(ctx)
 		if err != nil && ctx.Err() == nil {
@@ -51,7 +51,7 @@ func (s *Store) RunUsageRecount(ctx context.Context) error {
 
 // RecountUsage corrects the usage of all mailboxes whose folders don't add up to it, or that have
 // changes without a surcharge. It returns how many it corrected.
-func (s *Store) RecountUsage(ctx context.Context) (corrected int, err error) {
+func (s *Folders) RecountUsage(ctx context.Context) (corrected int, err error) {
 	type found struct {
 		box db.ID
 		use mailbox.Usage
@@ -77,7 +77,7 @@ func (s *Store) RecountUsage(ctx context.Context) (corrected int, err error) {
 }
 
 // recountMailbox corrects the usage of one mailbox if necessary.
-func (s *Store) recountMailbox(ctx context.Context, box db.ID, known mailbox.Usage) (changed bool, err error) {
+func (s *Folders) recountMailbox(ctx context.Context, box db.ID, known mailbox.Usage) (changed bool, err error) {
 	places, err := db.All(ctx, s.DB, staleSurchargesQuery.With(box), scanFolderVersion)
 	if err != nil {
 		return false, err
@@ -127,7 +127,7 @@ func scanFolderVersion(r db.Row) (p folderVersion, err error) {
 
 // recountSurcharge computes the surcharge of a folder while others change it. If they do so all the
 // time, it makes them wait.
-func (s *Store) recountSurcharge(ctx context.Context, box db.ID, p folderVersion) error {
+func (s *Folders) recountSurcharge(ctx context.Context, box db.ID, p folderVersion) error {
 	for range recountTries {
 		sum, err := sumFolderSurcharge(ctx, s.DB, p.folder)
 		if err != nil {

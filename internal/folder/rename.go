@@ -16,7 +16,7 @@ var renameFolderQuery = db.SQL(`UPDATE folder SET name = $2 WHERE id = $1`)
 // and UIDVALIDITY stay. Subscriptions move along, since clients show the folders that they have
 // subscribed. Renaming INBOX moves its messages to a new folder of that name. INBOX stays, empty,
 // with the folders below it (§6.3.5). Errors are those of Create, and fault.NotFound.
-func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) error {
+func (s *Folders) Rename(ctx context.Context, mailbox db.ID, from, to string) error {
 	from, err := cleanName(from)
 	if err != nil {
 		return noFolderError()
@@ -64,7 +64,7 @@ func (s *Store) Rename(ctx context.Context, mailbox db.ID, from, to string) erro
 
 // renameInbox moves the messages instead of the folder, so that sessions that have INBOX open see
 // it become empty.
-func (s *Store) renameInbox(ctx context.Context, mailbox db.ID, to string) error {
+func (s *Folders) renameInbox(ctx context.Context, mailbox db.ID, to string) error {
 	from, err := s.folderByName(ctx, mailbox, Inbox)
 	if err != nil {
 		return err

@@ -56,7 +56,7 @@ func queryOne[T any](ctx context.Context, r db.Reader, s db.Statement, scan func
 }
 
 // folderByName finds a folder by the name that a client gave.
-func (s *Store) folderByName(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
+func (s *Folders) folderByName(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
 	name, err := cleanName(name)
 	if err != nil {
 		return Folder{}, noFolderError()
@@ -64,20 +64,20 @@ func (s *Store) folderByName(ctx context.Context, mailbox db.ID, name string) (F
 	return readFolder(ctx, s.DB, folderByNameQuery.With(mailbox, name))
 }
 
-// Folders returns the folders of a mailbox in the order of their names. Names that are only
+// List returns the folders of a mailbox in the order of their names. Names that are only
 // parents, such as "a" when only "a/b" exists, have no row: IMAP calls them \Noselect.
-func (s *Store) Folders(ctx context.Context, mailbox db.ID) ([]Folder, error) {
+func (s *Folders) List(ctx context.Context, mailbox db.ID) ([]Folder, error) {
 	return db.All(ctx, s.DB, foldersQuery.With(mailbox), scanFolder)
 }
 
 // Status returns one folder, or a fault.NotFound.
-func (s *Store) Status(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
+func (s *Folders) Status(ctx context.Context, mailbox db.ID, name string) (Folder, error) {
 	return s.folderByName(ctx, mailbox, name)
 }
 
 // CountRecent returns how many messages of a folder, as returned by Status, no session has seen
 // yet. It reads no rows if none or all are recent.
-func (s *Store) CountRecent(ctx context.Context, f *Folder) (n uint32, err error) {
+func (s *Folders) CountRecent(ctx context.Context, f *Folder) (n uint32, err error) {
 	switch from := max(f.recentFrom, s.recentFrom(f.ID)); {
 	case from >= f.UIDNext:
 		return 0, nil

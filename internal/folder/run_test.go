@@ -20,7 +20,7 @@ func TestRunNoticesLostSignals(t *testing.T) {
 	each(t, func(h *fixture) {
 		ctx, end := context.WithCancel(h.ctx())
 		ended := make(chan error)
-		s := h.newStore(h.db, nil, Options{PollInterval: time.Millisecond})
+		s := h.newFolders(h.db, nil, Options{PollInterval: time.Millisecond})
 		go func() { ended <- s.Run(ctx) }()
 		if h.db.Engine() == db.Postgres { // with SQLite there is one node
 			v, err := s.Open(h.ctx(), h.box, Inbox, false)
@@ -81,7 +81,7 @@ func TestIdleViews(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.fill(Inbox, 10)
 		h.fill("Sent", 10)
-		s := h.newStore(h.db, nil, Options{MaxIdleViewBytes: 4_000})
+		s := h.newFolders(h.db, nil, Options{MaxIdleViewBytes: 4_000})
 		visit := func(name string) *sharedView {
 			v, err := s.Open(h.ctx(), h.box, name, true)
 			h.must(err)
@@ -111,7 +111,7 @@ func TestIdleViews(t *testing.T) {
 func TestRunStoresViewsAtItsEnd(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.fill(Inbox, minSavedMessages)
-		s := h.newStore(h.db, nil, Options{})
+		s := h.newFolders(h.db, nil, Options{})
 		v, err := s.Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer v.Close()

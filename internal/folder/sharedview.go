@@ -18,7 +18,7 @@ import (
 
 // sharedView is a node's view of an open folder, shared by its sessions.
 type sharedView struct {
-	store *Store
+	store *Folders
 	id    db.ID
 	sub   *notify.Subscription
 	refs  int // number of sessions; guarded by store.mu
@@ -53,7 +53,7 @@ type sharedView struct {
 }
 
 // acquireView returns the shared view of a folder for one more session.
-func (s *Store) acquireView(id db.ID) *sharedView {
+func (s *Folders) acquireView(id db.ID) *sharedView {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sh := s.open[id]
@@ -77,7 +77,7 @@ func (s *Store) acquireView(id db.ID) *sharedView {
 
 // releaseView ends a session's use of the view. A view without sessions stays in memory for some
 // time, because the same client tends to come back. The longest idle views are evicted first.
-func (s *Store) releaseView(sh *sharedView) {
+func (s *Folders) releaseView(sh *sharedView) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if sh.refs--; sh.refs > 0 {
@@ -91,7 +91,7 @@ func (s *Store) releaseView(sh *sharedView) {
 
 // evictIdle evicts the longest idle views while idle views exceed MaxIdleViewBytes; s.mu must be
 // held. Views that must be stored first stay until Run has stored them.
-func (s *Store) evictIdle() {
+func (s *Folders) evictIdle() {
 	kept := 0
 	for _, sh := range s.idle {
 		kept += sh.idleBytes
@@ -108,13 +108,13 @@ func (s *Store) evictIdle() {
 }
 
 // evict drops a view without sessions; s.mu must be held.
-func (s *Store) evict(sh *sharedView) {
+func (s *Folders) evict(sh *sharedView) {
 	sh.sub.Close()
 	delete(s.open, sh.id)
 }
 
 // evictExpired evicts the views without sessions since before, to free memory in quiet times.
-func (s *Store) evictExpired(before time.Time) {
+func (s *Folders) evictExpired(before time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.idle = slices.DeleteFunc(s.idle, func(sh *sharedView) bool {
@@ -128,7 +128,7 @@ func (s *Store) evictExpired(before time.Time) {
 
 // recentFrom returns the UID from which on messages of a folder are recent, according to this
 // node's sessions; 0 if no session has it open.
-func (s *Store) recentFrom(id db.ID) uint32 {
+func (s *Folders) recentFrom(id db.ID) uint32 {
 	s.mu.Lock()
 	sh := s.open[id]
 	s.mu.Unlock()
@@ -150,7 +150,7 @@ func (sh *sharedView) memoryBytes() int {
 
 // saveViews stores the views of large folders that have changed much, and evicts views that were
 // waiting for that.
-func (s *Store) saveViews(ctx context.Context, sooner int) error {
+func (s *Folders) saveViews(ctx context.Context, sooner int) error {
 	s.mu.Lock()
 	all := slices.Collect(maps.Values(s.open))
 	s.mu.Unlock()

@@ -20,7 +20,7 @@ var (
 // and returns its messages.
 func (h *fixture) cold() (fromStored bool, all []snapshot.Entry) {
 	h.Helper()
-	s := h.newStore(h.db, nil, Options{})
+	s := h.newFolders(h.db, nil, Options{})
 	v, err := s.Open(h.ctx(), h.box, Inbox, true)
 	h.must(err)
 	defer v.Close()
@@ -72,7 +72,7 @@ func TestStoredView(t *testing.T) {
 				t.Errorf("%s: %d messages instead of %d, or other ones", what, len(all), len(want))
 			}
 		}
-		store := func(s *Store, sooner int, want bool) {
+		store := func(s *Folders, sooner int, want bool) {
 			h.Helper()
 			s.mu.Lock()
 			sh := s.open[v.shared.id]
@@ -85,38 +85,38 @@ func TestStoredView(t *testing.T) {
 		}
 		change(50)
 		check("not stored yet", false)
-		store(h.Store, 1, true)
-		store(h.Store, 1, false)
+		store(h.Folders, 1, true)
+		store(h.Folders, 1, false)
 		check("stored", true)
 		change(30)
 		check("changed since", true)
-		store(h.Store, 1, false)
-		store(h.Store, shutdownStaleDivisor, true)
-		store(h.Store, shutdownStaleDivisor, false)
+		store(h.Folders, 1, false)
+		store(h.Folders, shutdownStaleDivisor, true)
+		store(h.Folders, shutdownStaleDivisor, false)
 		check("stored at an end", true)
 		change(maxUnsavedChanges + 10)
 		check("changed much since", true)
-		store(h.Store, 1, true)
+		store(h.Folders, 1, true)
 		check("stored again", true)
 
 		// Two nodes store the view without knowing of each other.
-		other := h.newStore(h.db, nil, Options{PollInterval: -1})
+		other := h.newFolders(h.db, nil, Options{PollInterval: -1})
 		b, err := other.Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer b.Close()
 		change(maxUnsavedChanges + 10)
 		_, err = b.Sync(h.ctx(), true)
 		h.must(err)
-		store(h.Store, 1, true)
+		store(h.Folders, 1, true)
 		store(other, 1, true) // learns that another node stores it too
 		change(maxUnsavedChanges + 10)
 		_, err = b.Sync(h.ctx(), true)
 		h.must(err)
 		store(other, 1, true)
 		check("stored by another", true)
-		store(h.Store, 1, true) // learns it too
+		store(h.Folders, 1, true) // learns it too
 		change(maxUnsavedChanges + 10)
-		store(h.Store, 1, true) // all of it, as it does not know the other's parts
+		store(h.Folders, 1, true) // all of it, as it does not know the other's parts
 		check("stored by both", true)
 
 		h.must(h.db.Write(h.ctx(), 0, &db.Mutation{Apply: func(b *db.Batch) { b.Queue(spoilPart.With(v.shared.id, []byte{1, 2, 3})) }}))

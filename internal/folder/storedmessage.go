@@ -92,7 +92,7 @@ var (
 // ListMessages lists messages of a mailbox, newest first. next is the id of the last message
 // examined. If more is true the list continues after it, even if few messages were found. It
 // returns a fault.NotFound if the folder does not exist. f must have passed Check.
-func (s *Store) ListMessages(ctx context.Context, box db.ID, f MessageFilter, page db.Page) (found []StoredMessage, more bool, next db.ID, err error) {
+func (s *Folders) ListMessages(ctx context.Context, box db.ID, f MessageFilter, page db.Page) (found []StoredMessage, more bool, next db.ID, err error) {
 	var in Folder
 	if f.Folder != "" {
 		if in, err = s.folderByName(ctx, box, f.Folder); err != nil || in.Messages == 0 {
@@ -128,7 +128,7 @@ func (s *Store) ListMessages(ctx context.Context, box db.ID, f MessageFilter, pa
 // listStored examines a few candidates of read. If they don't fill the page, it calls narrow for
 // the candidates that may match, and examines only these. Without them it examines more candidates
 // of read.
-func (s *Store) listStored(ctx context.Context, f MessageFilter, page db.Page, read candidateReader, narrow func(db.Page) (*candidateIDs, error)) (found []StoredMessage, more bool, next db.ID, err error) {
+func (s *Folders) listStored(ctx context.Context, f MessageFilter, page db.Page, read candidateReader, narrow func(db.Page) (*candidateIDs, error)) (found []StoredMessage, more bool, next db.ID, err error) {
 	l, err := newMessageLister(f, page)
 	if err != nil {
 		return nil, false, 0, err
@@ -300,7 +300,7 @@ func (f MessageFilter) matcher() (func(*messageCandidate) bool, error) {
 
 // addLocations adds the messages' locations, and sorts the messages newest first. back is true if
 // they are in the opposite order.
-func (s *Store) addLocations(ctx context.Context, found []StoredMessage, back bool) ([]StoredMessage, error) {
+func (s *Folders) addLocations(ctx context.Context, found []StoredMessage, back bool) ([]StoredMessage, error) {
 	all := make([]*StoredMessage, len(found))
 	for i := range found {
 		all[i] = &found[i]
@@ -315,7 +315,7 @@ func (s *Store) addLocations(ctx context.Context, found []StoredMessage, back bo
 
 // Message returns a message of a mailbox, without its Summary. It returns a fault.NotFound if no
 // folder shows it.
-func (s *Store) Message(ctx context.Context, mailbox, id db.ID) (StoredMessage, error) {
+func (s *Folders) Message(ctx context.Context, mailbox, id db.ID) (StoredMessage, error) {
 	k := StoredMessage{Mailbox: mailbox}
 	err := s.DB.One(ctx, storedMessageQuery.With(id, mailbox), &k.ID, &k.Outbound, &k.Thread, &k.CheckResults, &k.Size)
 	if err == nil {
@@ -327,7 +327,7 @@ func (s *Store) Message(ctx context.Context, mailbox, id db.ID) (StoredMessage, 
 	return k, err
 }
 
-func (s *Store) loadLocations(ctx context.Context, all []*StoredMessage) error {
+func (s *Folders) loadLocations(ctx context.Context, all []*StoredMessage) error {
 	for some := range slices.Chunk(all, listSize) {
 		byID := map[db.ID]*StoredMessage{}
 		for _, k := range some {
@@ -357,8 +357,8 @@ func (s *Store) loadLocations(ctx context.Context, all []*StoredMessage) error {
 	return nil
 }
 
-// OpenParts is the function OpenParts for the messages of this Store.
-func (s *Store) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.Reader, error) {
+// OpenParts is the function OpenParts for the messages of these Folders.
+func (s *Folders) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.Reader, error) {
 	return OpenParts(ctx, s.Blobs, id)
 }
 

@@ -118,7 +118,7 @@ func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chun
 }
 
 // candidatesByFolder returns the next messages of a folder, as many as a page examines.
-func (s *Store) candidatesByFolder(ctx context.Context, folder db.ID, at db.Page) (*candidateIDs, error) {
+func (s *Folders) candidatesByFolder(ctx context.Context, folder db.ID, at db.Page) (*candidateIDs, error) {
 	var k candidateIDs
 	back := at.After == 0
 	cut := func() {
@@ -160,7 +160,7 @@ func (s *Store) candidatesByFolder(ctx context.Context, folder db.ID, at db.Page
 
 // candidatesByIndex returns the messages of mailboxes for which the filter may hold, or nil if an
 // index can't tell.
-func (s *Store) candidatesByIndex(ctx context.Context, mailboxes []db.ID, f MessageFilter) (*candidateIDs, error) {
+func (s *Folders) candidatesByIndex(ctx context.Context, mailboxes []db.ID, f MessageFilter) (*candidateIDs, error) {
 	clause := f.clause()
 	if s.Index == nil || clause == nil {
 		return nil, nil
@@ -191,8 +191,8 @@ var newerMessagesQuery = db.SQL(`SELECT id FROM message WHERE
 
 // addUnindexed appends the messages of a mailbox that the index does not know, and counts them,
 // until there are more than maxUnindexed.
-func (s *Store) addUnindexed(ctx context.Context, mailbox db.ID, found *IndexResult, k *candidateIDs, unknown *int) error {
-	folders, err := s.Folders(ctx, mailbox)
+func (s *Folders) addUnindexed(ctx context.Context, mailbox db.ID, found *IndexResult, k *candidateIDs, unknown *int) error {
+	folders, err := s.List(ctx, mailbox)
 	if err != nil {
 		return err
 	}

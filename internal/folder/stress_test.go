@@ -36,7 +36,7 @@ func TestStress(t *testing.T) {
 			logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			first, second = h.join(url, "first", logger), h.join(url, "second", logger)
 		}
-		stores := []*Store{h.newStore(first, node, Options{PollInterval: -1, BatchSize: 3}), h.newStore(second, nil, Options{PollInterval: -1})}
+		stores := []*Folders{h.newFolders(first, node, Options{PollInterval: -1, BatchSize: 3}), h.newFolders(second, nil, Options{PollInterval: -1})}
 		other := h.newMailbox(1 << 40)
 		h.fill(Inbox, 50)
 		var crowd []*stresser
@@ -108,7 +108,7 @@ func (h *fixture) checkBytes() {
 type stresser struct {
 	*client
 	h     *fixture
-	s     *Store
+	s     *Folders
 	other db.ID // another mailbox that also gets mail
 	rnd   *rand.Rand
 }

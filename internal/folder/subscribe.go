@@ -18,7 +18,7 @@ var (
 
 // Subscribe adds a name, which need not exist (RFC 3501 §6.3.6), to the subscriptions. It returns a
 // fault.RateLimited for too many.
-func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error {
+func (s *Folders) Subscribe(ctx context.Context, mailbox db.ID, name string) error {
 	name, err := cleanName(name)
 	if err != nil {
 		return err
@@ -42,7 +42,7 @@ func (s *Store) Subscribe(ctx context.Context, mailbox db.ID, name string) error
 }
 
 // Unsubscribe removes a name from the subscriptions, if it is there.
-func (s *Store) Unsubscribe(ctx context.Context, mailbox db.ID, name string) error {
+func (s *Folders) Unsubscribe(ctx context.Context, mailbox db.ID, name string) error {
 	name, err := cleanName(name)
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Store) Unsubscribe(ctx context.Context, mailbox db.ID, name string) err
 }
 
 // Subscriptions returns the subscribed names, in order.
-func (s *Store) Subscriptions(ctx context.Context, mailbox db.ID) ([]string, error) {
+func (s *Folders) Subscriptions(ctx context.Context, mailbox db.ID) ([]string, error) {
 	return db.All(ctx, s.DB, listSubscriptionsQuery.With(mailbox), func(r db.Row) (name string, err error) {
 		err = r.Scan(&name)
 		return name, err

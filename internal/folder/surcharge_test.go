@@ -278,7 +278,7 @@ func TestLimitsUnderRace(t *testing.T) {
 			}
 		}
 		f := h.status(Inbox)
-		folders, err := h.Folders(h.ctx(), h.box)
+		folders, err := h.List(h.ctx(), h.box)
 		h.must(err)
 		if f.Messages < 18 || f.Messages > 20 || len(folders) < 29 || len(folders) > 30 || refused == 0 {
 			t.Errorf("%d messages, %d folders, %d refused", f.Messages, len(folders), refused)

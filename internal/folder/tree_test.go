@@ -17,7 +17,7 @@ import (
 
 func (h *fixture) names() string {
 	h.Helper()
-	folders, err := h.Folders(h.ctx(), h.box)
+	folders, err := h.List(h.ctx(), h.box)
 	h.must(err)
 	var names []string
 	for _, f := range folders {
@@ -48,7 +48,7 @@ func TestTree(t *testing.T) {
 		}
 		h.expect("created", h.names(), `Archive\Archive Café Drafts\Drafts INBOX INBOX/x Junk\Junk Sent\Sent Trash\Trash a a/b a/b/c`)
 
-		h.delete(h.Store, "a/b")
+		h.delete(h.Folders, "a/b")
 		for _, name := range []string{"INBOX", "inbox", "a/b"} {
 			if _, err := h.Delete(h.ctx(), h.box, name); !fault.Is(err, fault.Invalid) {
 				t.Errorf("deleting %s: %v", name, err)
@@ -74,7 +74,7 @@ func TestTree(t *testing.T) {
 		if _, err := h.CreateSpecial(h.ctx(), h.box, "Junk", Junk); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a second Junk: %v", err)
 		}
-		h.delete(h.Store, "Spam")
+		h.delete(h.Folders, "Spam")
 		if f, err := h.CreateSpecial(h.ctx(), h.box, "Junk", Junk); err != nil || f.SpecialUse != Junk {
 			t.Errorf("a new Junk: %+v, %v", f, err)
 		}
@@ -112,9 +112,9 @@ func TestUIDValidity(t *testing.T) {
 			seen[f.UIDValidity], last = true, f.UIDValidity
 			if i%2 == 0 {
 				h.must(h.Rename(h.ctx(), h.box, "x", fmt.Sprint("y", i)))
-				h.delete(h.Store, fmt.Sprint("y", i))
+				h.delete(h.Folders, fmt.Sprint("y", i))
 			} else {
-				h.delete(h.Store, "x")
+				h.delete(h.Folders, "x")
 			}
 			_, err = h.CollectGarbage(h.ctx())
 			h.must(err)
@@ -169,7 +169,7 @@ func TestCollect(t *testing.T) {
 		h.clock.Add(3601)
 		collect(140, 10, 10, 0)
 		// The last folder that shows a message is deleted.
-		h.delete(h.Store, "Archive")
+		h.delete(h.Folders, "Archive")
 		h.checkCounts()
 		collect(0, 10, 10, 10)
 		h.clock.Add(3601)
@@ -207,7 +207,7 @@ func TestDroppedAheadOfTheClock(t *testing.T) {
 		for range 10 {
 			_, err := h.Create(h.ctx(), h.box, "x")
 			h.must(err)
-			h.delete(h.Store, "x")
+			h.delete(h.Folders, "x")
 		}
 		_, err := h.CollectGarbage(h.ctx())
 		h.must(err)
@@ -230,7 +230,7 @@ func TestUIDValidityByOtherClocks(t *testing.T) {
 		h.clock.Store(3600)
 		first, err := h.Create(h.ctx(), h.box, "x")
 		h.must(err)
-		h.delete(h.Store, "x")
+		h.delete(h.Folders, "x")
 		h.clock.Add(60)
 		_, err = h.CollectGarbage(h.ctx())
 		h.must(err)
@@ -254,7 +254,7 @@ func TestLogIsPruned(t *testing.T) {
 			t.Errorf("the folder is %+v", f)
 		}
 		// An outdated view reloads all messages.
-		other := h.newStore(h.db, nil, Options{PollInterval: -1})
+		other := h.newFolders(h.db, nil, Options{PollInterval: -1})
 		w, err := other.Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer w.Close()
@@ -290,7 +290,7 @@ func TestLongLogIsPruned(t *testing.T) {
 	each(t, func(h *fixture) {
 		uids := h.fill(Inbox, 2_000)
 		v := h.view(Inbox)
-		behind, err := h.newStore(h.db, nil, Options{PollInterval: -1}).Open(h.ctx(), h.box, Inbox, true)
+		behind, err := h.newFolders(h.db, nil, Options{PollInterval: -1}).Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer behind.Close()
 		_, _, err = v.UpdateFlags(h.ctx(), uids[:1], FlagUpdate{Op: AddFlags, Flags: Seen})

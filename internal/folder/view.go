@@ -15,7 +15,7 @@ import (
 // number. Only Sync changes them; the session's own commands change only the flags. A View is for
 // one goroutine, except for Updates.
 type View struct {
-	store         *Store
+	store         *Folders
 	shared        *sharedView
 	sub           *notify.Subscription
 	readOnly      bool
@@ -27,7 +27,7 @@ type View struct {
 
 // Open opens a folder for a session. readOnly is for EXAMINE: messages stay recent for others. It
 // returns a fault.NotFound if the folder does not exist.
-func (s *Store) Open(ctx context.Context, mailbox db.ID, name string, readOnly bool) (*View, error) {
+func (s *Folders) Open(ctx context.Context, mailbox db.ID, name string, readOnly bool) (*View, error) {
 	row, err := s.folderByName(ctx, mailbox, name)
 	if err != nil {
 		return nil, err

@@ -107,7 +107,7 @@ func TestExpungedWhileRead(t *testing.T) {
 		h := newFixture(t, d, node)
 		h.fill(Inbox, 3)
 		here := h.view(Inbox)
-		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
+		there, err := h.newFolders(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer there.Close()
 		_, _, err = there.UpdateFlags(h.ctx(), numbers(1, 2), FlagUpdate{Op: AddFlags, Flags: Flagged | Deleted})
@@ -141,9 +141,9 @@ func TestNothingTooEarly(t *testing.T) {
 		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		h.fill(Inbox, 1)
-		h.Store = h.newStore(d, node, Options{PollInterval: -1})
+		h.Folders = h.newFolders(d, node, Options{PollInterval: -1})
 		here := h.view(Inbox)
-		other := h.newStore(d, node, Options{PollInterval: -1})
+		other := h.newFolders(d, node, Options{PollInterval: -1})
 		there, err := other.Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer there.Close()
@@ -196,9 +196,9 @@ func TestExpungeUnheard(t *testing.T) {
 		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 3)
-		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
+		h.Folders = h.newFolders(d, node, Options{PollInterval: time.Hour})
 		here := h.view(Inbox)
-		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
+		there, err := h.newFolders(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer there.Close()
 		for n, v := range []*View{here, there} {
@@ -219,8 +219,8 @@ func TestOwnChange(t *testing.T) {
 		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 3)
-		other := h.Store
-		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
+		other := h.Folders
+		h.Folders = h.newFolders(d, node, Options{PollInterval: time.Hour})
 		v, second := h.view(Inbox), h.view(Inbox)
 		known := func(what string) {
 			h.sync(v, true)
@@ -268,9 +268,9 @@ func TestMissedByFetch(t *testing.T) {
 		d, node := leasetest.Open(t, url)
 		h := newFixture(t, d, node)
 		uids := h.fill(Inbox, 2)
-		h.Store = h.newStore(d, node, Options{PollInterval: time.Hour})
+		h.Folders = h.newFolders(d, node, Options{PollInterval: time.Hour})
 		here := h.view(Inbox)
-		there, err := h.newStore(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
+		there, err := h.newFolders(d, node, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer there.Close()
 		_, _, err = there.UpdateFlags(h.ctx(), uids[:1], FlagUpdate{Op: AddFlags, Flags: Deleted})
@@ -336,7 +336,7 @@ func TestKeywords(t *testing.T) {
 			}
 		}
 		// Another store reads the same from the rows.
-		other := h.newStore(h.db, nil, Options{})
+		other := h.newFolders(h.db, nil, Options{})
 		w, err := other.Open(h.ctx(), h.box, Inbox, true)
 		h.must(err)
 		defer w.Close()
@@ -424,9 +424,9 @@ func TestWaitWakes(t *testing.T) {
 		if c := h.sync(v, true); c.Exists != 1 {
 			t.Errorf("told %+v", c)
 		}
-		h.delete(h.Store, "Archive")
+		h.delete(h.Folders, "Archive")
 		w := h.view("Junk")
-		h.delete(h.Store, "Junk")
+		h.delete(h.Folders, "Junk")
 		<-w.Updates()
 		if _, err := w.Sync(h.ctx(), true); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a deleted folder gives %v", err)
@@ -441,7 +441,7 @@ func TestScatteredChange(t *testing.T) {
 	each(t, func(h *fixture) {
 		uids := h.fill(Inbox, 2*maxLogRanges+600)
 		v := h.view(Inbox)
-		other, err := h.newStore(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, false)
+		other, err := h.newFolders(h.db, nil, Options{}).Open(h.ctx(), h.box, Inbox, false)
 		h.must(err)
 		defer other.Close()
 		var some []uint32

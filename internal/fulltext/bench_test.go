@@ -106,7 +106,7 @@ func BenchmarkSearch(b *testing.B) {
 			"none":    {Test: folder.InBody, Text: "lantern"},
 			"short":   {Test: folder.InBody, Text: "wyx"},
 		} {
-			for index, s := range map[string]*folder.Store{"indexed": h.Store, "scan": h.plain} {
+			for index, s := range map[string]*folder.Folders{"indexed": h.Folders, "scan": h.plain} {
 				b.Run(name+"/"+index, func(b *testing.B) {
 					v := h.view(s, h.box, folder.Inbox)
 					hits := 0
@@ -271,7 +271,7 @@ func BenchmarkList(b *testing.B) {
 	for _, blocks := range []int{2, 330} {
 		for engine, url := range map[string]func(testing.TB) string{"sqlite": dbtest.SQLite, "postgres": dbtest.Postgres} {
 			h := newFixture(b, url(b))
-			folders, err := h.Folders(h.ctx(), h.box)
+			folders, err := h.List(h.ctx(), h.box)
 			h.must(err)
 			in := folders[slices.IndexFunc(folders, func(f folder.Folder) bool { return f.Name == folder.Inbox })].ID
 			first, n := db.MinIDAt(time.Now().Add(-time.Hour)), blocks*blockDocs
@@ -296,7 +296,7 @@ func BenchmarkList(b *testing.B) {
 				h.must(err)
 			}
 			for _, subject := range []string{"order", "nowhere"} {
-				for index, s := range map[string]*folder.Store{"indexed": h.Store, "plain": h.plain} {
+				for index, s := range map[string]*folder.Folders{"indexed": h.Folders, "plain": h.plain} {
 					b.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, subject, index), func(b *testing.B) {
 						pages := 0
 						for b.Loop() {

@@ -86,7 +86,7 @@ func TestUIDsGivenAgain(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(40)...)
 		h.fill()
-		id := h.view(h.Store, h.box, folder.Inbox).Folder().ID
+		id := h.view(h.Folders, h.box, folder.Inbox).Folder().ID
 		dbtest.Exec(t, h.db, loseLast.With(id, 31), giveAgain.With(id, 31))
 		h.index.requestUpdate(h.box)
 		h.must(h.indexer.updateAllIndexedThrough(h.ctx()))

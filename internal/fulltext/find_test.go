@@ -19,7 +19,7 @@ import (
 // find queries the index about the inbox.
 func (h *fixture) find(c folder.Clause) *folder.IndexResult {
 	h.Helper()
-	f, err := h.Folders(h.ctx(), h.box)
+	f, err := h.List(h.ctx(), h.box)
 	h.must(err)
 	at := slices.IndexFunc(f, func(f folder.Folder) bool { return f.Name == folder.Inbox })
 	found, err := h.index.Query(h.ctx(), h.box, folder.IndexQuery{Folder: f[at].ID, LastUID: f[at].UIDNext - 1, Clause: c, Limit: 1000})
@@ -43,7 +43,7 @@ func TestCover(t *testing.T) {
 		if f := h.find(seek("number 7 ", 1)); f == nil || f.IndexedThroughUID != 100 || len(f.Messages) != 1 {
 			t.Errorf("indexed: %+v", f)
 		}
-		v := h.view(h.Store, h.box, folder.Inbox)
+		v := h.view(h.Folders, h.box, folder.Inbox)
 		_, err := v.Copy(h.ctx(), v.Resolve([]folder.Range{{Lo: 1, Hi: 50}}, true), folder.Inbox)
 		h.must(err)
 		h.append(h.box, folder.Inbox, "Subject: number 7 again\r\n\r\nx")
@@ -104,7 +104,7 @@ func TestTwoNodes(t *testing.T) {
 		indexer := NewIndexer(other, h.plain)
 		h.append(h.box, folder.Inbox, numbered(60)...)
 		h.fill()
-		for _, s := range []*folder.Store{h.Store, h.plain} {
+		for _, s := range []*folder.Folders{h.Folders, h.plain} {
 			if got := h.search(h.view(s, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 				t.Errorf("found %v", got)
 			}

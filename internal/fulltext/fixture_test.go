@@ -24,8 +24,8 @@ import (
 // fixture is a store with one mailbox, and an index of it.
 type fixture struct {
 	testing.TB
-	*folder.Store
-	plain   *folder.Store // the same, without an index
+	*folder.Folders
+	plain   *folder.Folders // the same, without an index
 	index   *Index
 	indexer *Indexer
 	db      *db.DB
@@ -42,7 +42,7 @@ func newFixture(t testing.TB, url string) *fixture {
 	o := folder.Options{DB: d, Hub: &notify.Hub{}, Now: now, ExpungeGrace: time.Minute, Log: slog.New(slog.DiscardHandler)}
 	o.Blobs = &blob.Store{DB: d, Files: files, Now: now}
 	o.Events = &event.Log{DB: d, Node: node, Hub: o.Hub, Now: now}
-	h.plain, h.Store = folder.New(o), folder.New(o)
+	h.plain, h.Folders = folder.New(o), folder.New(o)
 	h.open(filepath.Join(t.TempDir(), "search.db"))
 	t.Cleanup(func() { h.must(h.index.Close()) })
 	h.box = h.newMailbox()
@@ -55,7 +55,7 @@ func (h *fixture) open(path string) {
 	var err error
 	h.index, err = Open(h.ctx(), Options{Path: path, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	h.must(err)
-	h.Index, h.indexer = h.index, NewIndexer(h.index, h.Store)
+	h.Index, h.indexer = h.index, NewIndexer(h.index, h.Folders)
 }
 
 func (h *fixture) newMailbox() db.ID {
@@ -114,7 +114,7 @@ func (h *fixture) sweep() {
 	}
 }
 
-func (h *fixture) view(s *folder.Store, box db.ID, name string) *folder.View {
+func (h *fixture) view(s *folder.Folders, box db.ID, name string) *folder.View {
 	h.Helper()
 	v, err := s.Open(h.ctx(), box, name, false)
 	h.must(err)

@@ -131,7 +131,7 @@ func TestSameAnswers(t *testing.T) {
 			if r.IntN(2) == 0 { // otherwise the index knows fewer messages
 				h.must(h.indexer.updateAllIndexedThrough(h.ctx()))
 			}
-			with, without := h.view(h.Store, h.box, folder.Inbox), h.view(h.plain, h.box, folder.Inbox)
+			with, without := h.view(h.Folders, h.box, folder.Inbox), h.view(h.plain, h.box, folder.Inbox)
 			h.sameAnswers(r, with, without)
 			h.shuffle(r, with)
 			h.ahead += 1e12
@@ -142,13 +142,13 @@ func TestSameAnswers(t *testing.T) {
 			_, err = without.Sync(h.ctx(), true)
 			h.must(err)
 			h.sameAnswers(r, with, without)
-			h.sameAnswers(r, h.view(h.Store, other, "Archive"), h.view(h.plain, other, "Archive"))
+			h.sameAnswers(r, h.view(h.Folders, other, "Archive"), h.view(h.plain, other, "Archive"))
 		}
 		h.fill()
 		if h.count(`SELECT COUNT(*) FROM search_block`) == 0 {
 			t.Error("no block was made")
 		}
-		h.sameAnswers(r, h.view(h.Store, h.box, "Archive"), h.view(h.plain, h.box, "Archive"))
+		h.sameAnswers(r, h.view(h.Folders, h.box, "Archive"), h.view(h.plain, h.box, "Archive"))
 	})
 }
 
@@ -250,7 +250,7 @@ func TestSweep(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs+100)...)
 		h.fill()
-		v := h.view(h.Store, h.box, folder.Inbox)
+		v := h.view(h.Folders, h.box, folder.Inbox)
 		uids := v.Resolve([]folder.Range{{Lo: 8, Hi: blockDocs + 50}}, false)
 		_, _, err := v.UpdateFlags(h.ctx(), slices.DeleteFunc(uids, func(uid uint32) bool { return uid == 8 }), folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Deleted})
 		h.must(err)
@@ -280,7 +280,7 @@ func TestAgain(t *testing.T) {
 			if got, _ := h.narrowed(folder.BodyText, "says <7>"); got != known {
 				t.Errorf("%s: %d messages are known, want %d", what, got, known)
 			}
-			if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+			if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 				t.Errorf("%s: found %v", what, got)
 			}
 		}
@@ -316,7 +316,7 @@ func TestAgain(t *testing.T) {
 		// Run repairs damage that is detected later.
 		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_tail SET sig = X'00'`)
 		h.must(err)
-		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+		if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("damaged: found %v", got)
 		}
 		_, err = h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{1}, Text: []byte("abc")}})
@@ -330,7 +330,7 @@ func TestAgain(t *testing.T) {
 		if err := h.index.repair(h.ctx(), errDamaged); err == nil {
 			t.Error("a file in a file was opened")
 		}
-		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+		if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("lost: found %v", got)
 		}
 		h.index.Path = path
@@ -418,7 +418,7 @@ var loseBytes = db.SQL(`DELETE FROM blob WHERE id = (SELECT m.blob FROM message 
 func TestLostBytes(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(3)...)
-		v := h.view(h.Store, h.box, folder.Inbox)
+		v := h.view(h.Folders, h.box, folder.Inbox)
 		dbtest.Exec(h, h.db, loseBytes.With(v.Folder().ID, 2))
 		h.fill()
 		if upto := h.count(`SELECT upto FROM search_folder`); upto != 3 {

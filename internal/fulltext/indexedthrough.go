@@ -56,7 +56,7 @@ func (x *Indexer) updateAllIndexedThrough(ctx context.Context) error {
 // updateIndexedThrough updates the indexed-through UIDs of a mailbox's folders, and deletes those
 // of deleted folders.
 func (x *Indexer) updateIndexedThrough(ctx context.Context, mailbox db.ID) error {
-	folders, err := x.folders.Folders(ctx, mailbox)
+	folders, err := x.folders.List(ctx, mailbox)
 	if err != nil {
 		return wrapMailDBError(err)
 	}

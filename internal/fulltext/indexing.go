@@ -44,13 +44,13 @@ const (
 // Indexer fills an Index with the messages of the folders. It is for one goroutine.
 type Indexer struct {
 	*Index
-	folders          *folder.Store
+	folders          *folder.Folders
 	updatedMailboxes map[db.ID]bool // mailboxes whose indexed-through UIDs must be updated
 	indexedThroughAt time.Time      // when updateAllIndexedThrough last began
 }
 
 // NewIndexer returns an Indexer.
-func NewIndexer(x *Index, folders *folder.Store) *Indexer {
+func NewIndexer(x *Index, folders *folder.Folders) *Indexer {
 	return &Indexer{Index: x, folders: folders, updatedMailboxes: map[db.ID]bool{}}
 }
 

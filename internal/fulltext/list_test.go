@@ -20,7 +20,7 @@ var (
 
 // list walks through a mailbox's messages in one direction or the other. It returns their subjects
 // and the number of pages.
-func (h *fixture) list(s *folder.Store, f folder.MessageFilter, back bool) (subjects []string, pages int) {
+func (h *fixture) list(s *folder.Folders, f folder.MessageFilter, back bool) (subjects []string, pages int) {
 	h.Helper()
 	h.must(f.Check())
 	p := db.Page{Limit: 50}
@@ -70,7 +70,7 @@ func TestListEndsAtOnce(t *testing.T) {
 			{folder.MessageFilter{Folder: "Drafts"}, "[]"},
 			{folder.MessageFilter{Thread: "none"}, "[]"},
 		}
-		check := func(when string, s *folder.Store, most int) {
+		check := func(when string, s *folder.Folders, most int) {
 			t.Helper()
 			for _, c := range cases {
 				for _, back := range []bool{false, true} {
@@ -82,9 +82,9 @@ func TestListEndsAtOnce(t *testing.T) {
 			}
 		}
 		check("without an index", h.plain, 3)
-		check("nothing is indexed", h.Store, 3)
+		check("nothing is indexed", h.Folders, 3)
 		h.fill()
-		check("indexed", h.Store, 1)
+		check("indexed", h.Folders, 1)
 		h.append(h.box, folder.Inbox, "Subject: late in nowhere\r\nFrom: x@none.example\r\n\r\nx\r\n")
 		cases = cases[:0]
 		for _, f := range []folder.MessageFilter{{Subject: "nowhere"}, {From: "none.example"}, {Folder: folder.Inbox, Subject: "late"}} {
@@ -93,7 +93,7 @@ func TestListEndsAtOnce(t *testing.T) {
 				want string
 			}{f, "[late in nowhere]"})
 		}
-		check("one is not indexed", h.Store, 1)
+		check("one is not indexed", h.Folders, 1)
 		account, err := mailbox.AccountOf(h.ctx(), h.db, h.box)
 		h.must(err)
 		dbtest.Exec(t, h.db, setArrived.With(account, h.box), setAccount.With(account, h.newMailbox())) // an empty one, too

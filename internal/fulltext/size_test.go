@@ -24,7 +24,7 @@ func TestNoFile(t *testing.T) {
 		h.must(os.WriteFile(place, nil, 0o600))
 		h.must(h.index.Close())
 		h.open(filepath.Join(place, "search.db"))
-		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+		if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("found %v", got)
 		}
 		h.must(h.index.ReleaseMemory(h.ctx()))
@@ -66,7 +66,7 @@ func TestFullDisk(t *testing.T) {
 		if known, _ := h.narrowed(1, "number"); known < 40 {
 			t.Errorf("%d messages are known", known)
 		}
-		if got := h.search(h.view(h.Store, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8, 48}) {
+		if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8, 48}) {
 			t.Errorf("found %v", got)
 		}
 		capacity(1 << 20)
@@ -84,7 +84,7 @@ func TestDeletedFile(t *testing.T) {
 		h.fill()
 		h.must(os.Remove(h.index.Path))
 		h.index.reader.SetMaxIdleConns(-1) // as with many concurrent searches
-		v := h.view(h.Store, h.box, folder.Inbox)
+		v := h.view(h.Folders, h.box, folder.Inbox)
 		if got := h.search(v, bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("found %v", got)
 		}

@@ -43,7 +43,7 @@ type fixture struct {
 	db        *db.DB
 	server    *imapd.Server
 	mailboxes *mailbox.Mailboxes
-	folders   *folder.Store
+	folders   *folder.Folders
 	blobs     *blob.Store
 	files     string // the folder of the large messages
 	box       mailbox.Mailbox
@@ -174,6 +174,6 @@ func (l *logs) all() []string {
 	return l.errors
 }
 
-func newFolders(h *fixture, hub *notify.Hub, events *event.Log) *folder.Store {
+func newFolders(h *fixture, hub *notify.Hub, events *event.Log) *folder.Folders {
 	return folder.New(folder.Options{DB: h.db, Blobs: h.blobs, Events: events, Hub: hub, Now: time.Now, Log: slog.New(h.log)})
 }

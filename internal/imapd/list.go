@@ -20,7 +20,7 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 		return "", nil
 	}
 	s.enableForStatus(cmd.Status)
-	folders, err := s.Folders.Folders(s.ctx(), s.mailboxID)
+	folders, err := s.Folders.List(s.ctx(), s.mailboxID)
 	if err != nil {
 		return "", err
 	}

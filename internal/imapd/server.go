@@ -36,7 +36,7 @@ type Options struct {
 	Host        string      // host name in the greeting
 	TLS         *tls.Config // of both listeners
 	Mailboxes   *mailbox.Mailboxes
-	Folders     *folder.Store
+	Folders     *folder.Folders
 	Blobs       *blob.Store
 	ConnLimiter *ratelimit.ConnLimiter // counts the connections of this server
 	Sessions    *Sessions              // registry of this server's sessions

@@ -45,7 +45,7 @@ type Options struct {
 	Hub       *notify.Hub
 	Mailboxes *mailbox.Mailboxes
 	Accounts  *account.Accounts // reports suspended accounts; nil: none is suspended
-	Folders   *folder.Store
+	Folders   *folder.Folders
 	Queue     *queue.Queue
 	Outbox    *outbound.Outbox
 	Threads   *thread.Threads

@@ -111,7 +111,7 @@ func (t *Service) exportFolders(ctx context.Context, o ExportOptions) ([]folder.
 		f, err := t.Folders.Status(ctx, o.Mailbox, o.Folder)
 		return []folder.Folder{f}, err
 	}
-	all, err := t.Folders.Folders(ctx, o.Mailbox)
+	all, err := t.Folders.List(ctx, o.Mailbox)
 	if at := slices.IndexFunc(all, func(f folder.Folder) bool { return f.Name == folder.Inbox }); at > 0 {
 		inbox := all[at]
 		all = slices.Insert(slices.Delete(all, at, at+1), 0, inbox)

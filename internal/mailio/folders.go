@@ -25,7 +25,7 @@ type folderMap struct {
 
 // loadFolders loads the local folders, and creates the requested folder.
 func (x *importer) loadFolders() error {
-	all, err := x.Folders.Folders(x.ctx, x.Mailbox)
+	all, err := x.Folders.List(x.ctx, x.Mailbox)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ const (
 
 // Service imports and exports mail. It is safe for concurrent use.
 type Service struct {
-	Folders *folder.Store
+	Folders *folder.Folders
 	Blobs   *blob.Store
 	Now     func() time.Time
 	Log     *slog.Logger

@@ -73,7 +73,7 @@ func (h *fixture) put(box db.ID, name, text string, date time.Time, flags folder
 // all returns the contents of a mailbox, a line per folder and message.
 func (h *fixture) all(box db.ID) (lines []string) {
 	h.Helper()
-	folders, err := h.s.Folders.Folders(h.Context(), box)
+	folders, err := h.s.Folders.List(h.Context(), box)
 	h.must(err)
 	subscribed, err := h.s.Folders.Subscriptions(h.Context(), box)
 	h.must(err)
@@ -151,7 +151,7 @@ func (h *fixture) odd(box db.ID) (messages int64) {
 		"Content-Length: 3\r\n\r\nabcdef\r\n\r\nFrom x Sat Nov 21 17:00:00 2026\r\n\r\n", "\r\n\r\n\r\n", " begins with a blank\r\n", "From first line\r\n\r\nx\r\n", "Subject: cr\r\r\n\r\nbare \r cr\r",
 		"Subject: 8 bit \xe4\xff\r\n\r\n\xc3\xbc\r\n", "Subject: long\r\n\r\n" + strings.Repeat("x", 100_000) + "\r\n", "Subject: large\r\n\r\n" + strings.Repeat("line\r\n", 50_000),
 	}
-	folders, err := h.s.Folders.Folders(ctx, box)
+	folders, err := h.s.Folders.List(ctx, box)
 	h.must(err)
 	for i, f := range folders {
 		if f.Name == "empty" {

@@ -65,7 +65,7 @@ type Options struct {
 	Hub     *notify.Hub // receives notify.Migration
 	Events  *event.Log
 	Blobs   *blob.Store
-	Folders *folder.Store
+	Folders *folder.Folders
 	Key     *secret.Key // encrypts passwords
 	Dialer  *egress.Dialer
 	Roots   *x509.CertPool // trusted CAs for sources; nil: the system's

@@ -70,7 +70,7 @@ func (j *job) plan(ctx context.Context, src *session) error {
 	if len(j.Source.Folders) > 0 { // report only the chosen folders
 		lost = nil
 	}
-	here, err := j.options.Folders.Folders(ctx, j.Mailbox)
+	here, err := j.options.Folders.List(ctx, j.Mailbox)
 	if err != nil {
 		return wrapInternal(err)
 	}

@@ -72,7 +72,7 @@ type Server struct {
 	Domains       *domain.Domains
 	Logins        *ratelimit.LoginLimiter
 	Mailboxes     *mailbox.Mailboxes
-	Folders       *folder.Store
+	Folders       *folder.Folders
 	Search        *fulltext.Index
 	Queue         *queue.Queue
 	Operator      *admin.Queue

@@ -31,7 +31,7 @@ const (
 type Bayes struct {
 	DB        *db.DB
 	Node      *lease.Node
-	Folders   *folder.Store
+	Folders   *folder.Folders
 	Now       func() time.Time
 	Log       *slog.Logger
 	wake      chan struct{} // set by NewBayes

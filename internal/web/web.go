@@ -44,7 +44,7 @@ type Services struct {
 	Domains       *domain.Domains
 	Mailboxes     *mailbox.Mailboxes
 	Outbox        *outbound.Outbox
-	Folders       *folder.Store
+	Folders       *folder.Folders
 	Suppressions  *suppression.List
 	Templates     *template.Templates
 	QueueAdmin    *admin.Queue

@@ -56,7 +56,7 @@ var (
 )
 
 // Lookup implements thread.Source.
-func (s *Store) Lookup(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Match, error) {
+func (s *Folders) Lookup(ctx context.Context, account, domain db.ID, messageIDs []string) (map[string]thread.Match, error) {
 	args := make([]any, 2+thread.MaxRepliedIDs)
 	for i := range args {
 		args[i] = 0
@@ -79,7 +79,7 @@ func (s *Store) Lookup(ctx context.Context, account, domain db.ID, messageIDs []
 }
 
 // Chain implements thread.Source.
-func (s *Store) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Message, error) {
+func (s *Folders) Chain(ctx context.Context, account, domain db.ID, name string, upTo db.ID) ([]thread.Message, error) {
 	return db.All(ctx, s.DB, threadLinksQuery.With(account, name, domain, upTo), func(r db.Row) (l thread.Message, err error) {
 		return l, r.Scan(&l.ID, &l.MessageID)
 	})
@@ -100,7 +100,7 @@ type ThreadMessage struct {
 // ThreadMessages returns at most limit messages of a thread of the account with ids above after,
 // oldest first, and one of several copies. A domain other than 0 limits the result to its
 // mailboxes.
-func (s *Store) ThreadMessages(ctx context.Context, account, domain db.ID, name string, after db.ID, limit int) ([]ThreadMessage, error) {
+func (s *Folders) ThreadMessages(ctx context.Context, account, domain db.ID, name string, after db.ID, limit int) ([]ThreadMessage, error) {
 	return db.All(ctx, s.DB, threadMessagesQuery.With(account, name, domain, after, limit), func(r db.Row) (a ThreadMessage, err error) {
 		var envelope []byte
 		err = r.Scan(&a.ID, &a.Mailbox, &a.Outbound, &a.MessageID, &envelope, &a.Size)
