@@ -205,11 +205,11 @@ func (x *extractor) value() error {
 	case '"':
 		return x.copyString()
 	}
-	return x.copyLiteral()
+	return x.copyScalar()
 }
 
-// copyLiteral copies a number, true, false, null, or invalid text.
-func (x *extractor) copyLiteral() error {
+// copyScalar copies a number, true, false, null, or invalid text.
+func (x *extractor) copyScalar() error {
 	for n := 0; ; n++ {
 		b, err := x.in.ReadByte()
 		if err == io.EOF && n > 0 {

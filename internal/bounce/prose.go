@@ -212,7 +212,7 @@ func (s *section) add(line string) {
 // lines about a recipient.
 func splitByRecipient(words string) []section {
 	listed, session, transcript := strings.Cut(words, transcriptMarker)
-	all := splitList(listed)
+	all := splitAtAddresses(listed)
 	for i := len(all) - 2; i >= 0; i-- { // several addresses share a reason
 		if bare := strings.Trim(all[i].text, " \t\r\n<>*-|"); bare == all[i].address && !transcript {
 			all[i].add(all[i+1].text)
@@ -224,7 +224,7 @@ func splitByRecipient(words string) []section {
 	return all
 }
 
-func splitList(words string) []section {
+func splitAtAddresses(words string) []section {
 	var all []section
 	sender := false // "A message sent by", before the address in the next line
 	for line := range strings.SplitSeq(words, "\n") {

@@ -27,7 +27,7 @@ func TestRunNoticesLostSignals(t *testing.T) {
 			h.must(err)
 			defer v.Close()
 			h.deliver("new") // by a store whose signals don't reach s
-			<-v.Updates()
+			<-v.Changed()
 			if c := h.sync(v, true); c.Exists != 1 {
 				t.Errorf("told %+v", c)
 			}

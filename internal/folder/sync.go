@@ -77,5 +77,5 @@ func expungedNumbers(before *snapshot.Snapshot, entries []snapshot.Entry) (seqs,
 	return seqs, uids
 }
 
-// Updates returns a channel that receives when there may be something to Sync.
-func (v *View) Updates() <-chan struct{} { return v.sub.C }
+// Changed returns a channel that receives when there may be something to Sync.
+func (v *View) Changed() <-chan struct{} { return v.sub.C }

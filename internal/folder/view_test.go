@@ -232,7 +232,7 @@ func TestOwnChange(t *testing.T) {
 				t.Errorf("after %s the node is to read what it knows", what)
 			default:
 			}
-			<-second.Updates()
+			<-second.Changed()
 		}
 		h.sync(v, true)
 		h.sync(second, true)
@@ -420,14 +420,14 @@ func TestWaitWakes(t *testing.T) {
 		v := h.view(Inbox)
 		h.sync(v, true)
 		h.deliver("new")
-		<-v.Updates()
+		<-v.Changed()
 		if c := h.sync(v, true); c.Exists != 1 {
 			t.Errorf("told %+v", c)
 		}
 		h.delete(h.Folders, "Archive")
 		w := h.view("Junk")
 		h.delete(h.Folders, "Junk")
-		<-w.Updates()
+		<-w.Changed()
 		if _, err := w.Sync(h.ctx(), true); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a deleted folder gives %v", err)
 		}

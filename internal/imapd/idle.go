@@ -79,7 +79,7 @@ const (
 
 // wakeOnChange wakes the session whenever its folder may have changed, until stop is called.
 func (s *session) wakeOnChange() (stop func()) {
-	changed, ended := s.view.Updates(), make(chan struct{})
+	changed, ended := s.view.Changed(), make(chan struct{})
 	go func() {
 		recheck := time.NewTimer(idleRecheckDelay)
 		defer recheck.Stop()

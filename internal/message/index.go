@@ -74,15 +74,15 @@ type Index struct {
 func (p *Part) Span() Span { return Span{p.Header.Start, p.Body.End() - p.Header.Start} }
 
 // Param returns the value of a Content-Type parameter as UTF-8, or "".
-func (p *Part) Param(name string) string { return paramText(p.Params, name) }
+func (p *Part) Param(name string) string { return decodeParam(p.Params, name) }
 
 // Filename returns the sender's file name for the part, as UTF-8, or "". It may contain anything,
 // including path separators.
 func (p *Part) Filename() string {
-	if s := paramText(p.DispositionParams, "filename"); s != "" {
+	if s := decodeParam(p.DispositionParams, "filename"); s != "" {
 		return s
 	}
-	return paramText(p.Params, "name")
+	return decodeParam(p.Params, "name")
 }
 
 // MediaType returns the type and subtype to show for the part. A multipart without parts is
@@ -178,9 +178,9 @@ func (ix *Index) child(parent, n int) int {
 	return -1
 }
 
-// paramText returns a parameter's value as UTF-8. It prefers the RFC 2231 form, which has a
+// decodeParam returns a parameter's value as UTF-8. It prefers the RFC 2231 form, which has a
 // charset.
-func paramText(params []Param, name string) string {
+func decodeParam(params []Param, name string) string {
 	for _, p := range params {
 		if base, ok := strings.CutSuffix(p.Name, "*"); ok && base == name {
 			return decodeExtended(p.Value)
