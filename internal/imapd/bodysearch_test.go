@@ -15,18 +15,18 @@ import (
 	"github.com/mailstead/mailstead/internal/imapd"
 )
 
-// gate blocks readers of a message's file until they may continue.
+// gate blocks readers of a message's file until they may continue, or until their search ends.
 type gate struct {
 	blob.FileStore
-	began chan struct{} // receives whenever a read begins
-	pass  chan struct{} // lets one reader continue
+	began chan chan<- struct{} // receives whenever a read begins; it continues once the channel is closed
+	open  chan struct{}        // closed at the end: nobody waits any more
 
 	mu           sync.Mutex
 	inside, most int
 }
 
 func newGate(f blob.FileStore) *gate {
-	return &gate{FileStore: f, began: make(chan struct{}, 100), pass: make(chan struct{})}
+	return &gate{FileStore: f, began: make(chan chan<- struct{}, 100), open: make(chan struct{})}
 }
 
 // Open implements blob.FileStore.
@@ -36,8 +36,13 @@ func (g *gate) Open(ctx context.Context, name db.ID) (blob.FileReader, error) {
 		return nil, err
 	}
 	g.count(1)
-	g.began <- struct{}{}
-	<-g.pass
+	pass := make(chan struct{})
+	g.began <- pass
+	select {
+	case <-pass:
+	case <-g.open:
+	case <-ctx.Done():
+	}
 	return gatedFile{r, g}, nil
 }
 
@@ -76,7 +81,7 @@ func withGate(t *testing.T, mailboxes int, f func(h *fixture, g *gate, names []s
 		g = newGate(o.Blobs.Files)
 		o.Blobs.Files = g
 	}, func(h *fixture) {
-		h.Cleanup(func() { close(g.pass) }) // otherwise the server does not stop after a failure
+		h.Cleanup(func() { close(g.open) }) // otherwise the server does not stop after a failure
 		names := []string{alice}
 		for len(names) < mailboxes {
 			name := fmt.Sprint("box", len(names))
@@ -111,11 +116,12 @@ func TestBodySearchesOfMailbox(t *testing.T) {
 	withGate(t, 1, func(h *fixture, g *gate, _ []string) {
 		var all []*client
 		var tags []string
+		var reads []chan<- struct{}
 		for i, s := range bodySearches {
 			c := h.selected("INBOX")
 			all, tags = append(all, c), append(tags, c.begin(s[0]))
 			if h.inLine(h.box.ID, i+1, min(i+1, 2)); i < 2 {
-				<-g.began
+				reads = append(reads, <-g.began)
 			}
 		}
 		other := h.selected("INBOX")
@@ -124,13 +130,13 @@ func TestBodySearchesOfMailbox(t *testing.T) {
 		other.ok(`STORE 1 +FLAGS (\Flagged)`)
 		other.append("Sent", "", note("small"))
 		for i := range all {
-			g.pass <- struct{}{}
+			close(reads[i])
 			all[i].finish(tags[i]) // in the order of the queue
 			if !strings.HasPrefix(all[i].tagged, "OK ") || !matches(bodySearches[i][1], all[i].untagged[0]) {
 				t.Errorf("%s: %q, %q", bodySearches[i][0], all[i].untagged, all[i].tagged)
 			}
 			if i+2 < len(all) {
-				<-g.began
+				reads = append(reads, <-g.began)
 			}
 		}
 		if g.most != 2 {
@@ -153,11 +159,15 @@ func TestBodySearchesOfAccount(t *testing.T) {
 			}
 		}
 		h.inLine(h.box.ID, 2, 10)
+		var reads []chan<- struct{}
 		for range 8 {
-			<-g.began
+			reads = append(reads, <-g.began)
 		}
-		for range all {
-			g.pass <- struct{}{}
+		for _, pass := range reads {
+			close(pass)
+		}
+		for range len(all) - len(reads) {
+			close(<-g.began)
 		}
 		for i, c := range all {
 			c.finish(tags[i])
@@ -175,9 +185,10 @@ func TestBodySearchWaitEnds(t *testing.T) {
 	withGate(t, 2, func(h *fixture, g *gate, names []string) {
 		reading := []*client{h.selected("INBOX"), h.selected("INBOX")}
 		var tags []string
+		var reads []chan<- struct{}
 		for _, c := range reading {
 			tags = append(tags, c.begin("SEARCH BODY needle"))
-			<-g.began
+			reads = append(reads, <-g.began)
 		}
 		leaves := h.selected("INBOX")
 		leaves.begin("SEARCH BODY needle")
@@ -193,7 +204,7 @@ func TestBodySearchWaitEnds(t *testing.T) {
 		waits.next("* BYE The server is going down.")
 		waits.closed()
 		for i, c := range reading { // they had begun
-			g.pass <- struct{}{}
+			close(reads[i])
 			c.finish(tags[i])
 			c.got("* SEARCH 1")
 		}
@@ -216,10 +227,7 @@ func TestBodySearchRevoked(t *testing.T) {
 		changed := "Another-Passw0rd!"
 		_, err := h.mailboxes.SetPassword(t.Context(), h.box.Account, h.box.ID, &changed)
 		h.must(err)
-		all[2].next("* BYE …")
-		all[2].closed()
-		for _, c := range all[:2] {
-			g.pass <- struct{}{}
+		for _, c := range all {
 			c.next("* BYE …")
 			c.closed()
 		}
