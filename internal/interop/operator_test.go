@@ -393,7 +393,7 @@ func wrongOrders(s *operators) {
 		"give a length of time":             "queue drop --older-than soon",
 		"--wait must be":                    "queue drop --all --wait=-1s",
 		"can't be used together":            "queue list --held --not-held",
-		"leave the rest out":                "queue list --holds --held",
+		"remove the other flags":            "queue list --holds --held",
 		"--limit must be":                   "queue list --limit=-1",
 		"leave --email out":                 "key create --scope operator --email you@demo.test",
 		"stands alone":                      "key create --scope operator,domains.read",
