@@ -404,6 +404,14 @@ var happened = db.SQL(`INSERT INTO event (id, account, kind, message, data, crea
 
 func TestEvents(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
+		servertest.Eventually(t, func() string { // the service numbers those of its start
+			var r doctor.Report
+			k.CheckEvents(t.Context(), &r)
+			if findings := fmt.Sprint(r); !strings.Contains(findings, "0 events are to be numbered") {
+				return findings
+			}
+			return ""
+		})
 		d := k.stop(t)
 		expect(t, k.CheckEvents, doctor.OK, "0 events are to be numbered")
 		dbtest.Exec(t, d, happened.With(d.NewID()))
