@@ -456,7 +456,10 @@ func TestHangsUpAfterAFewRecipients(t *testing.T) {
 					<-h.events.C
 				}
 			}
-			if got := h.states(id); strings.Count(got, "delivered") != 20 || len(s.mail()) != 7 || s.connections() != c.connections {
+			// Seven messages have three recipients at most each. There is one more when the queue has
+			// leased only a part of the recipients by the time that a session takes some. Connections
+			// show that no other message had too many.
+			if got, n := h.states(id), len(s.mail()); strings.Count(got, "delivered") != 20 || n < 7 || n > 8 || s.connections() != c.connections {
 				t.Errorf("%d messages over %d connections, states %s", len(s.mail()), s.connections(), got)
 			}
 		})
