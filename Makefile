@@ -7,8 +7,9 @@ SHELL := /bin/bash
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LINTER  := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
-# Packages tested at once. Half of the time a test waits rather than computes.
-TEST_P   ?= $$((2 * $$(nproc)))
+# Packages tested at once: half of the time a test waits rather than computes. More than six would
+# use up PostgreSQL's connections.
+TEST_P   ?= $$(n=$$((2 * $$(nproc))); echo $$((n < 6 ? n : 6)))
 # More arguments for go test, and the packages: make test PKG=./internal/queue ARGS='-run TestRetry -v'
 ARGS     ?=
 # The longest come first, so that all processors are busy until the end.

@@ -19,7 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
-// Cost of new hashes: 19 MiB, two passes, one thread, about 50 ms.
+// Parameters of new hashes, apart from their Cost.
 const (
 	argonThreads = 1
 	saltSize     = 16 // bytes
@@ -32,11 +32,8 @@ type Cost struct {
 	Passes uint32 // over the memory
 }
 
-// DefaultCost is OWASP's recommendation for argon2id. TestCost suits tests only.
-var (
-	DefaultCost = Cost{Memory: 19 << 10, Passes: 2}
-	TestCost    = Cost{Memory: 64, Passes: 1}
-)
+// DefaultCost is OWASP's recommendation for argon2id. A hash takes about 50 ms.
+var DefaultCost = Cost{Memory: 19 << 10, Passes: 2}
 
 // Limits of the result caches. A few right passwords of each credential suffice; of wrong ones, as
 // many as the login limiter allows.

@@ -239,18 +239,24 @@ func TestBusyPool(t *testing.T) {
 
 var failOnce = db.SQL(`SELECT fail_once()`)
 
+// createFailOnce creates the function of failOnce. Every other call fails, after half a second.
+func createFailOnce(t *testing.T, url, failure string) {
+	t.Helper()
+	admin := connect(t, url)
+	exec(t, admin, `CREATE SEQUENCE once`)
+	exec(t, admin, `CREATE FUNCTION fail_once() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
+		PERFORM pg_sleep(0.5);
+		IF nextval('once') % 2 = 1 THEN `+failure+`; END IF;
+		RETURN 1;
+	END $$`)
+}
+
 // A transaction that the server rolls back in favor of another is repeated, also if it took longer
 // than a caller waits for a server that is down.
 func TestRetryAfterLong(t *testing.T) {
 	u := dbtest.Postgres(t)
 	d := openAt(t, u, 200*time.Millisecond)
-	admin := connect(t, u)
-	exec(t, admin, `CREATE SEQUENCE once`)
-	exec(t, admin, `CREATE FUNCTION fail_once() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
-		PERFORM pg_sleep(0.5);
-		IF nextval('once') % 2 = 1 THEN RAISE EXCEPTION 'once more' USING ERRCODE = '40001'; END IF;
-		RETURN 1;
-	END $$`)
+	createFailOnce(t, u, `RAISE EXCEPTION 'once more' USING ERRCODE = '40001'`)
 	if err := d.Tx(t.Context(), func(tx *db.Tx) error { return tx.One(t.Context(), failOnce.With(), new(int)) }); err != nil {
 		t.Errorf("a transaction: %v", err)
 	}
@@ -266,13 +272,7 @@ func TestRetryAfterLong(t *testing.T) {
 func TestLostWhileSuspended(t *testing.T) {
 	u := dbtest.Postgres(t)
 	d := openAt(t, u, 200*time.Millisecond)
-	admin := connect(t, u)
-	exec(t, admin, `CREATE SEQUENCE once`)
-	exec(t, admin, `CREATE FUNCTION fail_once() RETURNS integer LANGUAGE plpgsql AS $$ BEGIN
-		PERFORM pg_sleep(0.5);
-		IF nextval('once') % 2 = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;
-		RETURN 1;
-	END $$`)
+	createFailOnce(t, u, `PERFORM pg_terminate_backend(pg_backend_pid())`)
 	if err := d.Tx(t.Context(), func(tx *db.Tx) error { return tx.One(t.Context(), failOnce.With(), new(int)) }); err != nil {
 		t.Errorf("a transaction: %v", err)
 	}

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/credential/credentialtest"
+
 	"github.com/mailstead/mailstead/internal/testkit"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -113,7 +115,7 @@ func (h *fixture) must(err error) {
 func (h *fixture) openMailboxes(hub *notify.Hub, events *event.Log, node *lease.Node, sessions *imapd.Sessions) {
 	logins := ratelimit.NewLoginLimiter(h.db, []byte("a key"), netip.Addr.IsLoopback)
 	h.mailboxes = mailbox.Open(mailbox.Options{
-		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasherWithCost(credential.TestCost),
+		DB: h.db, Node: node, Hub: hub, Events: events, Accounts: account.New(h.db, hub, time.Now), Hasher: credential.NewHasherWithCost(credentialtest.Cost),
 		Logins: logins, Now: time.Now, Host: "mail.host.test",
 		VerifiedName:  func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 		CreateFolders: h.folders.Provision, OnRevoked: sessions.RecheckLogins,

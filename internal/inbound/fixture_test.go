@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/credential/credentialtest"
+
 	"github.com/mailstead/mailstead/internal/testkit"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -68,7 +70,7 @@ func newFixture(t testing.TB, url string) *fixture {
 	h.account, h.domain = owner.ID, testkit.AddDomain(t, d, owner.ID, "demo.test", true)
 	folders := folder.New(folder.Options{DB: d, Blobs: blobs, Events: events, Hub: h.hub, Now: time.Now, Log: log})
 	h.boxes = mailbox.Open(mailbox.Options{
-		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: ratelimit.NewLoginLimiter(d, []byte("a key"), nil), Now: time.Now,
+		DB: d, Hub: h.hub, Events: events, Accounts: accounts, Hasher: credential.NewHasherWithCost(credentialtest.Cost), Logins: ratelimit.NewLoginLimiter(d, []byte("a key"), nil), Now: time.Now,
 		VerifiedName: func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 		FindHosted: func(_ context.Context, name string) (domain.HostedDomain, bool, error) {
 			return domain.HostedDomain{Domain: h.domain, Account: h.account}, name == "demo.test", nil

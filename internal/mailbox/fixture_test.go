@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/credential/credentialtest"
+
 	"github.com/mailstead/mailstead/internal/testkit"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -56,7 +58,7 @@ func each(t *testing.T, f func(h *fixture)) {
 		logins := ratelimit.NewLoginLimiter(d, []byte("a key"), nil)
 		logins.Now = now
 		h.Mailboxes = mailbox.Open(mailbox.Options{
-			DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: logins, Now: now,
+			DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasherWithCost(credentialtest.Cost), Logins: logins, Now: now,
 			Events:     &event.Log{DB: d, Hub: hub, Now: now},
 			MaxQuotaMB: 10_000, Host: "mail.host.test",
 			VerifiedName: func(_ context.Context, account, domain db.ID) (string, error) {

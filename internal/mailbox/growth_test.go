@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/credential/credentialtest"
+
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/db"
@@ -63,7 +65,7 @@ func benchmarkGrowth(b *testing.B, url string, size int) {
 	}
 	hub := &notify.Hub{}
 	boxes := mailbox.Open(mailbox.Options{
-		DB: d, Hub: hub, Accounts: account.New(d, hub, time.Now), Hasher: credential.NewHasherWithCost(credential.TestCost), Now: time.Now, Node: node,
+		DB: d, Hub: hub, Accounts: account.New(d, hub, time.Now), Hasher: credential.NewHasherWithCost(credentialtest.Cost), Now: time.Now, Node: node,
 		Events:        &event.Log{DB: d, Hub: hub, Now: time.Now},
 		StorageLimit:  func(context.Context, db.ID) (int64, error) { return 1 << 50, nil },
 		VerifiedName:  func(context.Context, db.ID, db.ID) (string, error) { return "d1.load.test", nil },

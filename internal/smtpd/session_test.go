@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/credential/credentialtest"
+
 	"github.com/mailstead/mailstead/internal/testkit"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -36,7 +38,7 @@ func startSubmission(t *testing.T, d *db.DB, mode smtpd.Mode) (*listener, *mailb
 	}
 	domain := testkit.AddDomain(t, d, owner.ID, "demo.test", true)
 	boxes := mailbox.Open(mailbox.Options{
-		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: ratelimit.NewLoginLimiter(d, []byte("a key"), nil), Now: time.Now,
+		DB: d, Hub: hub, Accounts: accounts, Hasher: credential.NewHasherWithCost(credentialtest.Cost), Logins: ratelimit.NewLoginLimiter(d, []byte("a key"), nil), Now: time.Now,
 		Events:        &event.Log{DB: d, Hub: hub, Now: time.Now},
 		VerifiedName:  func(context.Context, db.ID, db.ID) (string, error) { return "demo.test", nil },
 		CreateFolders: func(context.Context, *db.Tx, db.ID) error { return nil },

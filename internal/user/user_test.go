@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/credential/credentialtest"
+
 	"github.com/mailstead/mailstead/internal/testkit"
 
 	"github.com/pquerna/otp/totp"
@@ -61,7 +63,7 @@ func each(t *testing.T, f func(t *testing.T, h *fixture)) {
 		h := &fixture{t: t, now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 		logins := ratelimit.NewLoginLimiter(d, []byte("a key"), nil)
 		logins.Now, logins.Sleep = h.clock, func(context.Context, time.Duration) error { return nil }
-		h.Users = &user.Users{DB: d, Key: testkit.Key(t), Hasher: credential.NewHasherWithCost(credential.TestCost), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
+		h.Users = &user.Users{DB: d, Key: testkit.Key(t), Hasher: credential.NewHasherWithCost(credentialtest.Cost), Logins: logins, Issuer: "mail.example.net", BaseURL: "https://mail.example.net", OperatorAccount: ops, Now: h.clock}
 		h.SendMail = func(_ context.Context, to, subject, text string) error {
 			h.mu.Lock()
 			defer h.mu.Unlock()
@@ -649,7 +651,7 @@ var (
 // A link that was created and used before the first user was committed doesn't work either.
 func TestSetupTwice(t *testing.T) {
 	d, _ := leasetest.Open(t, dbtest.Postgres(t)) // SQLite has one writer
-	u := &user.Users{DB: d, Hasher: credential.NewHasherWithCost(credential.TestCost), Now: time.Now}
+	u := &user.Users{DB: d, Hasher: credential.NewHasherWithCost(credentialtest.Cost), Now: time.Now}
 	ctx := t.Context()
 	if _, err := u.CreateSetupLink(ctx); err != nil {
 		t.Fatal(err)

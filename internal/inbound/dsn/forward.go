@@ -88,7 +88,7 @@ func (s *Sender) queue(ctx context.Context, m outbound.SubmissionInfo, all []que
 func (s *Sender) recordBounce(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice, to address.Address) error {
 	id, n, ok := s.Key.ParseReturnPath(to.Local)
 	if !ok {
-		return s.drop(ctx, m.ID, all, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The return path is not one of ours."))
+		return s.drop(ctx, m.ID, all, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "The return path was not made by this service."))
 	}
 	report, err := s.write(ctx, &m, all, false)
 	if err != nil {

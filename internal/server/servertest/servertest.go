@@ -21,7 +21,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/credential/credentialtest"
+
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailauth/mailauthtest"
 	"github.com/mailstead/mailstead/internal/server"
@@ -101,7 +102,7 @@ func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	c := server.DevConfig(t.TempDir())
 	c.PortBase, c.FirstDomainCheck = server.AnyPort, 0 // a domain stays pending until a test checks it
-	c.PasswordCost, c.GenerateKey = credential.TestCost, mailauthtest.GenerateKey
+	c.PasswordCost, c.GenerateKey = credentialtest.Cost, mailauthtest.GenerateKey
 	for _, o := range options {
 		o(&c)
 	}
