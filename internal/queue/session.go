@@ -43,6 +43,8 @@ type Session struct {
 	ctx        context.Context
 	dispatched *dispatch.Session[*Delivery]
 	open       []*Transaction // taken and not yet reported
+
+	pauseReason *Outcome // why PauseDestination was called
 }
 
 // Destination returns the session's domain: A-labels, lower case.
@@ -138,8 +140,9 @@ func (r *Session) ReleaseSlot() (back func(), ok bool) {
 
 // PauseDestination reports that the destination's hosts take no mail before until, without a reply
 // about the messages. It releases, as untried and with why as their last reply, the transactions
-// that the session did not report and, if no other session is at work, the destination's ready
-// deliveries. No session starts until then; running ones continue. End the session after the call.
+// that the session did not report. No session starts until then; running ones continue, and when
+// the last of them ends, the destination's ready deliveries are released likewise. End the session
+// after the call.
 func (r *Session) PauseDestination(until time.Time, why Outcome) {
 	q := r.q
 	var back []*Delivery
@@ -148,10 +151,11 @@ func (r *Session) PauseDestination(until time.Time, why Outcome) {
 		r.close(c)
 		back = append(back, c.Deliveries...)
 	}
+	r.pauseReason = &why
 	q.mu.Lock()
-	ready, until := q.dispatch.Pause(r.dispatched, until)
+	until = q.dispatch.Pause(r.dispatched, until)
 	q.mu.Unlock()
-	q.release(append(back, ready...), until, &why)
+	q.release(back, until, &why)
 }
 
 // close removes a transaction that is being reported from the open ones.
@@ -191,7 +195,7 @@ func (q *Queue) runSession(s *dispatch.Session[*Delivery]) {
 	q.mu.Lock()
 	idle, until := q.dispatch.EndSession(s)
 	q.mu.Unlock()
-	q.release(idle, until, nil)
+	q.release(idle, until, r.pauseReason)
 }
 
 // take takes the next transaction of the session's destination, nil for none. Its message is not

@@ -125,25 +125,18 @@ func (x *Dispatcher[D]) BackOff(s *Session[D]) (ready []D, until time.Time) {
 	return ready, d.backoffUntil
 }
 
-// Pause starts no session for a session's destination before until: its hosts take no mail. If no
-// other session is at work, the caller releases the ready deliveries until the returned time, and
-// forgets them.
-func (x *Dispatcher[D]) Pause(s *Session[D], until time.Time) (ready []D, paused time.Time) {
+// Pause starts no session for a session's destination before until: its hosts take no mail. It
+// returns the time until which the destination is paused. When its last session ends before that,
+// EndSession returns the deliveries that are ready.
+func (x *Dispatcher[D]) Pause(s *Session[D], until time.Time) (paused time.Time) {
 	s.taken = true // it ends for a reason
 	d := s.destination
-	d.throttled = true
+	d.throttled, d.reachable = true, false
 	if until.After(d.pausedUntil) {
 		d.pausedUntil = until
 		x.o.WakeAt(until)
 	}
-	if d.sessions <= 1 {
-		if d.pausedUntil.After(d.backoffUntil) {
-			d.backoffUntil = d.pausedUntil
-		}
-		ready = d.ready
-		d.ready, d.reachable = nil, false
-	}
-	return ready, d.pausedUntil
+	return d.pausedUntil
 }
 
 // Retry ends the backoff and the pause of a destination, for a retry on demand. Its rows are

@@ -272,11 +272,10 @@ func (m *model) pause(t *rapid.T) {
 	if s == nil {
 		return
 	}
-	ready, until := m.x.Pause(s.Session, m.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds"))*time.Second))
+	until := m.x.Pause(s.Session, m.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds"))*time.Second))
 	if !until.After(m.now) || m.wakeAt.IsZero() || m.wakeAt.After(until) {
 		t.Fatalf("the pause ends at %v, and the queue wakes at %v", until, m.wakeAt)
 	}
-	m.release(ready)
 	m.end(s)
 }
 
@@ -495,6 +494,36 @@ func TestModel(t *testing.T) {
 			if n != 1 {
 				t.Fatalf("%v was delivered %d times", k, n)
 			}
+		}
+	})
+}
+
+// Several sessions may learn at the same time that their destination takes no mail. When all of
+// them have ended, every delivery waits in its row.
+func TestPauseBySeveral(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := newModel(t)
+		m.x.Start()
+		for i := range window {
+			d := &delivery{Entry: dispatch.Entry{Message: db.ID(i + 1), Account: 1, Destination: "slow.test", Lease: lease}}
+			m.admit(d)
+			m.enqueue(d)
+		}
+		first := m.running[0]
+		m.x.SetAgent(first.Session, agent(3))
+		m.takeBy(first)
+		m.x.MarkReachable(first.Session)
+		if len(m.running) < 2 {
+			t.Fatalf("%d sessions", len(m.running))
+		}
+		for _, s := range m.running {
+			m.x.Pause(s.Session, m.now.Add(time.Hour))
+		}
+		for len(m.running) > 0 {
+			m.end(m.running[0])
+		}
+		if len(m.rows["slow.test"]) != window {
+			t.Fatalf("%d of %d deliveries wait in rows", len(m.rows["slow.test"]), window)
 		}
 	})
 }

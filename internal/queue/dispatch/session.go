@@ -141,16 +141,24 @@ func (x *Dispatcher[D]) moveSlot(s *Session[D], n int) {
 	s.account.sessions -= n
 }
 
-// EndSession ends a session. The destination of one that never called Take is put into backoff:
-// otherwise it would get a session again at once, endlessly. The caller then releases and forgets
-// the deliveries that were ready.
+// EndSession ends a session. It puts the destination into backoff if the session never called Take:
+// otherwise the destination would get a session again at once, endlessly. It also does so if the
+// destination is paused and no other session is at work. The caller then releases the deliveries
+// that were ready until the returned time, and forgets them.
 func (x *Dispatcher[D]) EndSession(s *Session[D]) (ready []D, until time.Time) {
 	d := s.destination
 	d.sessions--
 	x.sessions--
 	s.account.sessions--
-	if !s.taken {
+	switch {
+	case !s.taken:
 		ready, until = x.BackOff(s)
+	case d.sessions == 0 && x.o.Now().Before(d.pausedUntil):
+		if d.pausedUntil.After(d.backoffUntil) {
+			d.backoffUntil = d.pausedUntil
+		}
+		ready, until = d.ready, d.backoffUntil
+		d.ready = nil
 	}
 	x.startWaiting() // first: otherwise a destination with a backlog would keep the slot
 	x.startSessions(d)
