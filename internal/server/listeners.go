@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/api"
 	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/imapd"
+	"github.com/mailstead/mailstead/internal/listener"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/smtpd"
 	"github.com/mailstead/mailstead/internal/web"
@@ -106,9 +107,9 @@ func (s *Server) openServers(context.Context) error {
 	submission := smtpd.Server{Mode: smtpd.Submission, Backend: &smtpd.SubmissionBackend{Outbox: s.Outbox}, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submissions := smtpd.Server{Mode: smtpd.Submissions, Backend: submission.Backend, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
-	for _, listener := range []*smtpd.Server{&mx, &submission, &submissions} {
-		listener.Host, listener.TLS, listener.ConnLimiter, listener.Log = s.Config.Host, s.certs.TLSConfig(), s.connLimiter(100), s.Log
-		s.smtpServers = append(s.smtpServers, listener)
+	for _, server := range []*smtpd.Server{&mx, &submission, &submissions} {
+		server.Host, server.TLS, server.ConnLimiter, server.Log = s.Config.Host, s.certs.TLSConfig(), s.connLimiter(100), s.Log
+		s.smtpServers = append(s.smtpServers, server)
 	}
 	s.imapServer = imapd.New(imapd.Options{ // mail clients open several connections, and an office may share one address
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, ConnLimiter: s.connLimiter(1000),
@@ -119,7 +120,7 @@ func (s *Server) openServers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	listener := &api.API{
+	calls := &api.API{
 		Services: web.Services{
 			Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events,
 			Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator,
@@ -127,7 +128,7 @@ func (s *Server) openServers(context.Context) error {
 		},
 		IdempotencyKeys: s.Keys, Inbound: s.Inbound, Exempt: s.isExempt, SpoolDir: s.Config.Data,
 	}
-	handler, err := s.httpHandler(listener)
+	handler, err := s.httpHandler(calls)
 	if err != nil {
 		return err
 	}
@@ -135,15 +136,16 @@ func (s *Server) openServers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.httpProxies = proxies
-	handler = s.httpProxies.handler(limitRequests(s.connLimiter(1000), handler))
+	s.httpConns = s.connLimiter(1000) // an application, or a whole office, may use one address
+	s.httpConns.Exempt = func(from netip.Addr) bool { return s.isExempt(from) || listener.Proxies(proxies).Contain(from) }
+	handler = listener.WithForwardedFor(listener.LimitRequests(handler, s.connLimiter(1000)), proxies)
 	for range 2 { // without and with TLS
 		s.httpServers = append(s.httpServers, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
 			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"), ConnContext: connContext,
+			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"), ConnContext: listener.ConnContext,
 		})
-		s.httpServers[len(s.httpServers)-1].RegisterOnShutdown(listener.CloseStreams)
+		s.httpServers[len(s.httpServers)-1].RegisterOnShutdown(calls.CloseStreams)
 	}
 	return nil
 }

@@ -19,25 +19,25 @@ import (
 
 // httpHandler returns the handler of both HTTP servers: the API, and the dashboard for all other
 // requests to the service's own name.
-func (s *Server) httpHandler(listener *api.API) (http.Handler, error) {
-	calls := listener.Handler()
+func (s *Server) httpHandler(calls *api.API) (http.Handler, error) {
+	callHandler := calls.Handler()
 	s.Dashboard = &dashboard.Dashboard{
-		Services: listener.Services, Users: s.Users, Inbound: s.Inbound, SigningKey: s.key,
+		Services: calls.Services, Users: s.Users, Inbound: s.Inbound, SigningKey: s.key,
 		Health: s.health, Host: s.Config.Host, Postmaster: s.Config.Postmaster, Dev: s.Config.Dev, Now: time.Now,
-		OpenAPIDocument: listener.Document(),
+		OpenAPIDocument: calls.Document(),
 	}
 	pages, err := s.Dashboard.Handler()
 	if err != nil {
 		return nil, err
 	}
-	return s.certs.HTTPChallengeHandler(s.requireTLS(listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return s.certs.HTTPChallengeHandler(s.requireTLS(calls, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if domain, ok := stsPolicyDomain(r); ok {
 			s.serveSTSPolicy(domain, w, r)
 			return
 		}
 		name, _, _ := strings.Cut(r.Host, ":")
-		if listener.Matches(r) || !s.Config.Dev && !strings.EqualFold(name, s.Config.Host) {
-			calls.ServeHTTP(w, r)
+		if calls.Matches(r) || !s.Config.Dev && !strings.EqualFold(name, s.Config.Host) {
+			callHandler.ServeHTTP(w, r)
 			return
 		}
 		pages.ServeHTTP(w, r)

@@ -11,7 +11,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/netip"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/audit"
@@ -29,6 +28,7 @@ import (
 	"github.com/mailstead/mailstead/internal/inbound"
 	"github.com/mailstead/mailstead/internal/inbound/dsn"
 	"github.com/mailstead/mailstead/internal/lease"
+	"github.com/mailstead/mailstead/internal/listener"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/migration"
@@ -107,7 +107,7 @@ type Server struct {
 	sts            *route.STSResolver // as smtpPool
 	listeners      *listeners
 	httpServers    []*http.Server
-	httpProxies    httpProxies
+	httpConns      *ratelimit.ConnLimiter // of both HTTP servers
 	smtpServers    []*smtpd.Server
 	imapServer     *imapd.Server
 	imapSessions   *imapd.Sessions
@@ -182,15 +182,15 @@ func (s *Server) serve(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	web := s.connLimiter(1000) // shared by both: an application, or a whole office, may use one address
-	web.Exempt = func(from netip.Addr) bool { return s.isExempt(from) || s.httpProxies.trusts(from) }
 	for name, serve := range map[string]func(net.Listener) error{
-		"http":  func(l net.Listener) error { return s.httpServers[0].Serve(&limitedListener{l, web, s.Log}) },
-		"https": func(l net.Listener) error { return s.httpServers[1].ServeTLS(&limitedListener{l, web, s.Log}, "", "") },
-		"smtp":  s.smtpServers[0].Serve, "submission": s.smtpServers[1].Serve, "submissions": s.smtpServers[2].Serve,
+		"http": func(l net.Listener) error { return s.httpServers[0].Serve(listener.WithLimit(l, s.httpConns, s.Log)) },
+		"https": func(l net.Listener) error {
+			return s.httpServers[1].ServeTLS(listener.WithLimit(l, s.httpConns, s.Log), "", "")
+		},
+		"smtp": s.smtpServers[0].Serve, "submission": s.smtpServers[1].Serve, "submissions": s.smtpServers[2].Serve,
 		"imap": s.imapServer.Serve, "imaps": s.imapServer.ServeTLS,
 	} {
-		l := newProxyListener(s.listeners.byName[name], proxies)
+		l := listener.WithPROXY(s.listeners.byName[name], proxies)
 		s.listeners.serving.Go(func() {
 			if err := serve(l); err != nil && !errors.Is(err, http.ErrServerClosed) && !errors.Is(err, net.ErrClosed) {
 				s.fail(fmt.Errorf("the %s listener: %w", name, err))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package listener_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/listener"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
@@ -37,10 +38,10 @@ func TestHTTPTooManyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	var log bytes.Buffer
-	listener := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
+	server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)}
 	served := make(chan error, 1)
 	go func() {
-		served <- listener.Serve(&limitedListener{&exhausted{Listener: ln}, &ratelimit.ConnLimiter{}, slog.New(slog.NewTextHandler(&log, nil))})
+		served <- server.Serve(listener.WithLimit(&exhausted{Listener: ln}, &ratelimit.ConnLimiter{}, slog.New(slog.NewTextHandler(&log, nil))))
 	}()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	a, err := client.Get("http://" + ln.Addr().String())
@@ -48,7 +49,7 @@ func TestHTTPTooManyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = a.Body.Close()
-	if err := listener.Close(); err != nil {
+	if err := server.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-served; !errors.Is(err, http.ErrServerClosed) {

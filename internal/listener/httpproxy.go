@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package listener
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 // encryptedKey is the context key for whether the client used TLS up to a trusted proxy.
 type encryptedKey struct{}
 
-// isEncrypted reports whether the client encrypted a request: with TLS to this service, or up to
+// IsEncrypted reports whether the client encrypted a request: with TLS to this service, or up to
 // a trusted proxy.
-func isEncrypted(r *http.Request) bool {
+func IsEncrypted(r *http.Request) bool {
 	yes, _ := r.Context().Value(encryptedKey{}).(bool)
 	return yes || r.TLS != nil
 }
@@ -31,19 +31,16 @@ func isProxied(r *http.Request) bool {
 	return ok
 }
 
-// httpProxies are the trusted HTTP proxies (--http-proxy-from). Their headers give the client of
-// a request; those of other hosts are ignored.
-type httpProxies []netip.Prefix
-
-// handler passes requests on to next, with the client's address for those from a trusted proxy.
-func (p httpProxies) handler(next http.Handler) http.Handler {
+// WithForwardedFor passes requests on to next, with the client's address from the headers of
+// trusted HTTP proxies. It ignores the headers of other hosts.
+func WithForwardedFor(next http.Handler, trusted Proxies) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		peer, err := netip.ParseAddrPort(r.RemoteAddr)
-		if err != nil || !p.trusts(peer.Addr()) {
+		if err != nil || !trusted.Contain(peer.Addr()) {
 			next.ServeHTTP(w, r)
 			return
 		}
-		client, ok := p.clientAddr(r.Header.Values("X-Forwarded-For"))
+		client, ok := trusted.clientAddr(r.Header.Values("X-Forwarded-For"))
 		proto := strings.ToLower(strings.Join(r.Header.Values("X-Forwarded-Proto"), ","))
 		if !ok || proto != "https" && proto != "http" {
 			http.Error(w, "The proxy in front of this server must set X-Forwarded-For to the client's address and X-Forwarded-Proto to https or http.", http.StatusBadGateway)
@@ -57,7 +54,7 @@ func (p httpProxies) handler(next http.Handler) http.Handler {
 
 // clientAddr returns the last address of X-Forwarded-For that is not a trusted proxy. Each proxy
 // appends its peer, and the client may have forged the addresses before that.
-func (p httpProxies) clientAddr(headers []string) (client netip.Addr, ok bool) {
+func (p Proxies) clientAddr(headers []string) (client netip.Addr, ok bool) {
 	hops := strings.Split(strings.Join(headers, ","), ",")
 	for _, hop := range slices.Backward(hops) {
 		hop = strings.TrimSpace(hop)
@@ -70,20 +67,16 @@ func (p httpProxies) clientAddr(headers []string) (client netip.Addr, ok bool) {
 			at = withPort.Addr()
 		}
 		client, ok = at.Unmap().WithZone(""), true
-		if !p.trusts(client) {
+		if !p.Contain(client) {
 			break
 		}
 	}
 	return client, ok
 }
 
-func (p httpProxies) trusts(from netip.Addr) bool {
-	return slices.ContainsFunc(p, func(n netip.Prefix) bool { return n.Contains(from.Unmap().WithZone("")) })
-}
-
-// connContext stores whether the client of a load balancer used TLS, if version 2 of the PROXY
-// protocol says so.
-func connContext(ctx context.Context, nc net.Conn) context.Context {
+// ConnContext is for http.Server. It stores whether the client of a load balancer used TLS, if
+// version 2 of the PROXY protocol says so.
+func ConnContext(ctx context.Context, nc net.Conn) context.Context {
 	if g, ok := nc.(*limitedConn); ok {
 		nc = g.Conn
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package listener
 
 import (
 	"errors"
@@ -12,8 +12,12 @@ import (
 	"github.com/mailstead/mailstead/internal/ratelimit"
 )
 
-// limitedListener applies connection limits for net/http. The SMTP and IMAP servers apply theirs
-// themselves.
+// WithLimit returns a listener for net/http that applies connection limits. The SMTP and IMAP
+// servers apply theirs themselves.
+func WithLimit(l net.Listener, conns *ratelimit.ConnLimiter, log *slog.Logger) net.Listener {
+	return &limitedListener{l, conns, log}
+}
+
 type limitedListener struct {
 	net.Listener
 	conns *ratelimit.ConnLimiter
@@ -62,10 +66,10 @@ func (g *limitedConn) CloseWrite() error {
 	return nil
 }
 
-// limitRequests limits the concurrent requests of one network over HTTP/2 and through trusted
-// proxies, as limitedListener limits connections. One connection can carry hundreds of requests
+// LimitRequests limits the concurrent requests of one network over HTTP/2 and through trusted
+// proxies, as WithLimit limits connections. One connection can carry hundreds of requests
 // at a time, and each holds its response in memory until the client reads it.
-func limitRequests(requests *ratelimit.ConnLimiter, next http.Handler) http.Handler {
+func LimitRequests(next http.Handler, requests *ratelimit.ConnLimiter) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)
 		if err != nil || r.ProtoMajor < 2 && !isProxied(r) {

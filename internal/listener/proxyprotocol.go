@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package server
+package listener
 
 import (
 	"errors"
 	"net"
-	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -16,10 +14,10 @@ import (
 // proxyHeaderTimeout is how long a load balancer may take to send the PROXY header.
 const proxyHeaderTimeout = 10 * time.Second
 
-// newProxyListener returns a listener that takes the client's address from the PROXY header on
-// connections from trusted addresses. It closes connections from them without a header, as the
-// client is unknown.
-func newProxyListener(l net.Listener, trusted []netip.Prefix) net.Listener {
+// WithPROXY returns a listener that takes the client's address from the PROXY header on
+// connections from trusted load balancers. It closes connections from them without a header, as
+// the client is unknown.
+func WithPROXY(l net.Listener, trusted Proxies) net.Listener {
 	if len(trusted) == 0 {
 		return l
 	}
@@ -30,7 +28,7 @@ func newProxyListener(l net.Listener, trusted []netip.Prefix) net.Listener {
 // other connections.
 type proxyListener struct {
 	net.Listener
-	trusted  []netip.Prefix
+	trusted  Proxies
 	start    sync.Once
 	accepted chan acceptResult
 	closed   chan struct{}
@@ -61,7 +59,7 @@ func (p *proxyListener) acceptLoop() {
 			return
 		case err != nil:
 			p.enqueue(acceptResult{err: err})
-		case p.trusts(nc.RemoteAddr()):
+		case p.isTrusted(nc.RemoteAddr()):
 			go p.readHeader(nc)
 		default:
 			p.enqueue(acceptResult{Conn: nc})
@@ -95,7 +93,7 @@ func (p *proxyListener) readHeader(nc net.Conn) {
 	p.enqueue(acceptResult{Conn: c})
 }
 
-func (p *proxyListener) trusts(addr net.Addr) bool {
+func (p *proxyListener) isTrusted(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
-	return ok && slices.ContainsFunc(p.trusted, func(n netip.Prefix) bool { return n.Contains(tcp.AddrPort().Addr().Unmap().WithZone("")) })
+	return ok && p.trusted.Contain(tcp.AddrPort().Addr())
 }
