@@ -24,7 +24,7 @@ var thunderbirdPaths = []string{"/mail/config-v1.1.xml", "/.well-known/autoconfi
 
 // AllowsCleartext reports whether a request may be answered without TLS. Thunderbird fetches its
 // settings that way if a domain has no certificate.
-func AllowsCleartext(r *http.Request) bool {
+func (*API) AllowsCleartext(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && slices.Contains(thunderbirdPaths, r.URL.Path)
 }
 

@@ -4,7 +4,9 @@ package domain
 
 import (
 	"context"
+	"errors"
 	"slices"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -67,6 +69,21 @@ func (d *Domains) loadSendingDomain(ctx context.Context, q db.Statement, none er
 		s.Signer, err = d.signer(ctx, s.Domain, s.Name)
 	}
 	return s, db.IfNoRow(err, none)
+}
+
+// CheckServedName returns nil for the names that mail clients and senders use for a hosted domain:
+// they need a certificate.
+func (d *Domains) CheckServedName(ctx context.Context, name string) error {
+	for _, prefix := range []string{"autoconfig.", "autodiscover.", "mta-sts."} {
+		domain, ok := strings.CutPrefix(name, prefix)
+		if !ok {
+			continue
+		}
+		if h, ok, err := d.FindHosted(ctx, domain); ok && !h.Suspended || err != nil {
+			return err
+		}
+	}
+	return errors.New("this name is not served here")
 }
 
 // FindHosted finds the domain that an account here owns under a name in A-labels.

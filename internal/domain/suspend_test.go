@@ -54,6 +54,9 @@ func TestSuspend(t *testing.T) {
 		if _, ok, err := w.STSPolicy(ctx, "shop.test"); err != nil || ok {
 			t.Errorf("it has a policy: %t, %v", ok, err)
 		}
+		if err := w.CheckServedName(ctx, "mta-sts.shop.test"); err == nil {
+			t.Error("its policy host may have a certificate")
+		}
 		if h, err := w.OwnerOf(ctx, "shop.test"); err != nil || !h.Suspended || h.Account != w.ann {
 			t.Errorf("operators see %+v, %v", h, err)
 		}
@@ -90,6 +93,11 @@ func TestSuspend(t *testing.T) {
 		}
 		if _, ok, err := w.STSPolicy(ctx, "shop.test"); err != nil || !ok {
 			t.Errorf("it has no policy: %v", err)
+		}
+		for name, served := range map[string]bool{"mta-sts.shop.test": true, "autoconfig.shop.test": true, "www.shop.test": false, "mta-sts.other.test": false} {
+			if err := w.CheckServedName(ctx, name); (err == nil) != served {
+				t.Errorf("%s: %v", name, err)
+			}
 		}
 	})
 }

@@ -3,7 +3,6 @@
 package server
 
 import (
-	"context"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -13,24 +12,11 @@ import (
 	"github.com/mailstead/mailstead/internal/cert"
 )
 
-// openCerts creates the certificate source. It also allows the names that mail clients and
-// senders use for customers' domains.
+// openCerts creates the certificate source.
 func (s *Server) openCerts() (err error) {
-	allow := func(ctx context.Context, name string) error {
-		for _, prefix := range []string{"autoconfig.", "autodiscover.", "mta-sts."} {
-			domain, ok := strings.CutPrefix(name, prefix)
-			if !ok {
-				continue
-			}
-			if h, ok, err := s.Domains.FindHosted(ctx, domain); ok && !h.Suspended || err != nil {
-				return err
-			}
-		}
-		return errors.New("this name is not served here")
-	}
 	switch kind := s.Config.TLS; {
 	case kind == "self-signed":
-		s.certs, err = cert.NewSelfSigned(cert.SelfSignedOptions{Dir: s.data.path, Host: s.Config.Host, AllowName: allow, Log: s.Log})
+		s.certs, err = cert.NewSelfSigned(cert.SelfSignedOptions{Dir: s.data.path, Host: s.Config.Host, AllowName: s.Domains.CheckServedName, Log: s.Log})
 	case kind == "acme":
 		var roots *x509.CertPool
 		if file := s.Config.ACMERoots; file != "" {
@@ -44,7 +30,7 @@ func (s *Server) openCerts() (err error) {
 		}
 		s.certs, err = cert.NewACME(cert.ACMEOptions{
 			Dir: s.data.file("acme"), Host: s.Config.Host, Email: s.Config.ACMEEmail, DirectoryURL: s.Config.ACMEDirectory, Roots: roots,
-			Bind: s.Config.Bind, HTTPPort: int(s.port("http")), HTTPSPort: int(s.port("https")), AllowName: allow,
+			Bind: s.Config.Bind, HTTPPort: int(s.port("http")), HTTPSPort: int(s.port("https")), AllowName: s.Domains.CheckServedName,
 			DNS: s.resolver, Log: s.Log,
 		})
 	default:

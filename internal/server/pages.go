@@ -8,17 +8,16 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/api"
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/dashboard"
+	"github.com/mailstead/mailstead/internal/web"
 )
 
-// httpHandler returns the handler of both HTTP servers: the API, and the dashboard for all other
-// requests to the service's own name.
+// httpHandler returns the handler of both HTTP servers.
 func (s *Server) httpHandler(calls *api.API) (http.Handler, error) {
 	callHandler := calls.Handler()
 	s.Dashboard = &dashboard.Dashboard{
@@ -30,18 +29,9 @@ func (s *Server) httpHandler(calls *api.API) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.certs.HTTPChallengeHandler(s.requireTLS(calls, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if domain, ok := stsPolicyDomain(r); ok {
-			s.serveSTSPolicy(domain, w, r)
-			return
-		}
-		name, _, _ := strings.Cut(r.Host, ":")
-		if calls.Matches(r) || !s.Config.Dev && !strings.EqualFold(name, s.Config.Host) {
-			callHandler.ServeHTTP(w, r)
-			return
-		}
-		pages.ServeHTTP(w, r)
-	}))), nil
+	return s.certs.HTTPChallengeHandler(&web.Site{
+		Services: calls.Services, API: calls, APIHandler: callHandler, Dashboard: pages, Host: s.Config.Host, Sandbox: s.Config.Dev,
+	}), nil
 }
 
 // newSetupChecker returns the checker of the settings for mail clients. It uses the service's

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/spam"
@@ -57,37 +55,4 @@ func (s *Server) newSpamFilter() (*spam.Filter, error) {
 		builtin.BlockLists = &spam.BlockLists{DNS: s.resolver, Lists: lists}
 	}
 	return s.Config.newSpamFilter(builtin, s.Log)
-}
-
-// stsHostPrefix is the first label of the host of a domain's MTA-STS policy (RFC 8461 §3.3).
-const stsHostPrefix = "mta-sts."
-
-// stsPolicyDomain returns the domain whose MTA-STS policy is requested, from the request's Host.
-func stsPolicyDomain(r *http.Request) (domain string, ok bool) {
-	name, _, _ := strings.Cut(r.Host, ":")
-	if len(name) <= len(stsHostPrefix) || !strings.EqualFold(name[:len(stsHostPrefix)], stsHostPrefix) {
-		return "", false
-	}
-	return name[len(stsHostPrefix):], true
-}
-
-// serveSTSPolicy answers requests to mta-sts.<domain>: with the domain's policy, and nothing else.
-func (s *Server) serveSTSPolicy(name string, w http.ResponseWriter, r *http.Request) {
-	if r.URL.Path != "/.well-known/mta-sts.txt" || r.Method != http.MethodGet && r.Method != http.MethodHead {
-		http.NotFound(w, r)
-		return
-	}
-	text, ok, err := s.Domains.STSPolicy(r.Context(), strings.ToLower(strings.TrimSuffix(name, ".")))
-	switch {
-	case err != nil:
-		s.Log.Error("an MTA-STS policy could not be read", "domain", name, "error", err)
-		http.Error(w, "This did not work; try again later.", http.StatusServiceUnavailable)
-		return
-	case !ok:
-		http.NotFound(w, r)
-		return
-	}
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Cache-Control", "no-cache")
-	_, _ = w.Write([]byte(text))
 }
