@@ -6,6 +6,7 @@ import (
 	"context"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
@@ -104,14 +105,14 @@ func (s *Folders) ThreadMessages(ctx context.Context, account, domain db.ID, nam
 	return db.All(ctx, s.DB, threadMessagesQuery.With(account, name, domain, after, limit), func(r db.Row) (a ThreadMessage, err error) {
 		var envelope []byte
 		err = r.Scan(&a.ID, &a.Mailbox, &a.Outbound, &a.MessageID, &envelope, &a.Size)
-		a.Subject, a.From, a.To, a.Cc = envelopeText(envelope, 1), envelopeText(envelope, 2), firstAddressTexts(envelope, 5), firstAddressTexts(envelope, 6)
+		a.Subject, a.From, a.To, a.Cc = message.EnvelopeText(envelope, message.EnvelopeSubject), message.EnvelopeText(envelope, message.EnvelopeFrom), firstAddressTexts(envelope, message.EnvelopeTo), firstAddressTexts(envelope, message.EnvelopeCc)
 		return a, err
 	})
 }
 
 // firstAddressTexts returns the first addresses of a field.
-func firstAddressTexts(envelope []byte, place int) []string {
+func firstAddressTexts(envelope []byte, field message.EnvelopeField) []string {
 	const most = 50
-	people := envelopeAddressTexts(envelope, place)
+	people := message.EnvelopeAddressTexts(envelope, field)
 	return people[:min(len(people), most)]
 }

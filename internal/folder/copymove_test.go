@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder/snapshot"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 func TestDeliver(t *testing.T) {
@@ -166,7 +167,7 @@ func (h *fixture) subjects(v *View, uids []uint32) string {
 	h.Helper()
 	var all []string
 	h.must(v.Fetch(h.ctx(), uids, FetchEnvelope, func(r *MessageRow) error {
-		s := envelopeText(r.Envelope, 1)
+		s := message.EnvelopeText(r.Envelope, message.EnvelopeSubject)
 		if r.Flags&Seen != 0 {
 			s += "S"
 		}

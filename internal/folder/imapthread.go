@@ -49,7 +49,7 @@ func (v *View) threadByReferences(ctx context.Context, uids []uint32, all bool) 
 			if m.References, known = decodeReferences(r.ReferenceKeys); !known && all {
 				return errReferencesUnknown
 			}
-			if ids := message.ParseMessageIDs(envelopeMessageID(r.Envelope)); len(ids) > 0 {
+			if ids := message.ParseMessageIDs(message.EnvelopeRawText(r.Envelope, message.EnvelopeMessageID)); len(ids) > 0 {
 				m.ID = messageKey(ids[0])
 			}
 		}
@@ -76,7 +76,7 @@ func (v *View) eachThreadMessage(ctx context.Context, uids []uint32, want FetchF
 		uids = uids[1:]
 		m := threading.Message{Sent: sentMicros(r)}
 		var subject string
-		if subject, m.IsReply = message.BaseSubject(envelopeText(r.Envelope, 1)); subject != "" {
+		if subject, m.IsReply = message.BaseSubject(message.EnvelopeText(r.Envelope, message.EnvelopeSubject)); subject != "" {
 			m.Subject = max(1, maphash.String(seed, message.CollationKey(subject)))
 		}
 		if err := add(m, r); err != nil {
@@ -88,14 +88,4 @@ func (v *View) eachThreadMessage(ctx context.Context, uids []uint32, want FetchF
 		err = add(threading.Message{}, nil)
 	}
 	return err
-}
-
-// envelopeMessageID returns the Message-ID field.
-func envelopeMessageID(envelope []byte) string {
-	r := envelopeReader{envelope}
-	r.accept('(')
-	for range envelopePosition("message-id") {
-		r.skip()
-	}
-	return string(r.text())
 }

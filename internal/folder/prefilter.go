@@ -7,23 +7,22 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
-// TextKind is where in a message a text is. The kinds below HeaderText are the fields of the
-// ENVELOPE (RFC 3501 §7.4.2), by their position in it, with their text from the ENVELOPE and from
-// each such field of the header.
-type TextKind uint8
+// TextKind is where in a message a text is: in a field of the ENVELOPE, with its text from the
+// ENVELOPE and from each such field of the header, or in HeaderText or BodyText.
+type TextKind = message.EnvelopeField
 
 // The kinds that are not ENVELOPE fields.
 const (
-	HeaderText TextKind = 10 // any field of the header, as "Name: text"
-	BodyText   TextKind = 11 // what InBody searches
+	HeaderText = message.EnvelopeFieldCount // any field of the header, as "Name: text"
+	BodyText   = HeaderText + 1             // what InBody searches
 )
 
 // IndexTerm is a text to look up in the index. A message matches if the text is in one of the
@@ -83,8 +82,8 @@ func (c *compiledCriterion) term() *IndexTerm {
 		return &IndexTerm{[]TextKind{BodyText}, c.needle}
 	case c.Test == InText:
 		return &IndexTerm{[]TextKind{HeaderText, BodyText}, c.needle}
-	case c.envelopePos >= 0:
-		return &IndexTerm{[]TextKind{TextKind(c.envelopePos)}, c.needle}
+	case c.field >= 0:
+		return &IndexTerm{[]TextKind{c.field}, c.needle}
 	}
 	return &IndexTerm{[]TextKind{HeaderText}, c.needle}
 }
@@ -273,13 +272,13 @@ func (s *Folders) EachText(ctx context.Context, m IndexDocument, limit int, f fu
 
 // eachText calls f as EachText does.
 func (t *textScanner) eachText(envelope []byte, limit int, f func(kind TextKind, text []byte)) (complete bool) {
-	for place := range int(HeaderText) {
-		f(TextKind(place), []byte(fold(envelopeText(envelope, place))))
+	for k := range message.EnvelopeFieldCount {
+		f(k, []byte(fold(message.EnvelopeText(envelope, k))))
 	}
 	for field := range t.header(&t.index.Parts[0]).Fields() {
 		f(HeaderText, []byte(fold(fieldText(field))))
-		if place := envelopePosition(strings.ToLower(string(field.Name))); place >= 0 {
-			f(TextKind(place), []byte(fold(field.Decoded())))
+		if k := searchableField(field.Name); k >= 0 {
+			f(k, []byte(fold(field.Decoded())))
 		}
 	}
 	return t.eachBodyText(limit, f)

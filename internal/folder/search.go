@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/folder/snapshot"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // SearchTest is what a Criterion tests.
@@ -76,8 +77,8 @@ type compiledCriterion struct {
 	hasOverflow  bool            // whether messages may have sets that the table lacks
 	needle       needle
 	contentMatch contentMatch
-	envelopePos  int // position of Header in an ENVELOPE; -1 if it isn't there
-	termIndex    int // index of its term in the index query; -1 for none
+	field        message.EnvelopeField // Header, if it can be searched there
+	termIndex    int                   // index of its term in the index query; -1 for none
 }
 
 // candidate is a message with the data read so far.
@@ -221,7 +222,7 @@ func (v *View) scanSnapshot(ctx context.Context, c *compiledCriterion, hits, ope
 }
 
 func (v *View) compile(c *Criterion) compiledCriterion {
-	ready := compiledCriterion{Criterion: c, envelopePos: -1, termIndex: -1}
+	ready := compiledCriterion{Criterion: c, field: message.NotInEnvelope, termIndex: -1}
 	for i := range c.Children {
 		ready.children = append(ready.children, v.compile(&c.Children[i]))
 	}
@@ -231,7 +232,7 @@ func (v *View) compile(c *Criterion) compiledCriterion {
 	case HasHeader, InEnvelope, InBody, InText:
 		ready.needle = newNeedle(c.Text)
 		if c.Header != "" && c.Text != "" {
-			ready.envelopePos = envelopePosition(strings.ToLower(c.Header))
+			ready.field = searchableField([]byte(c.Header))
 		}
 	}
 	return ready
@@ -249,11 +250,11 @@ func (c *compiledCriterion) fields() (want FetchFields) {
 	case SentBefore, SentSince:
 		want = FetchEnvelope
 	case InEnvelope:
-		if want = FetchEnvelope; c.envelopePos < 0 {
+		if want = FetchEnvelope; c.field < 0 {
 			want = FetchBlobID | FetchStructure
 		}
 	case HasHeader, InBody, InText:
-		if want = FetchBlobID | FetchStructure; c.Test == HasHeader && c.envelopePos >= 0 {
+		if want = FetchBlobID | FetchStructure; c.Test == HasHeader && c.field >= 0 {
 			want |= FetchEnvelope
 		}
 	}
@@ -345,14 +346,13 @@ func (c *compiledCriterion) matchRow(m *candidate) matchResult {
 		day, ok := sentDay(m.row.Envelope)
 		return matchOf(ok && day.Before(c.Time) == (c.Test == SentBefore))
 	case InEnvelope:
-		if c.envelopePos >= 0 {
-			return matchOf(c.needle.isIn(envelopeText(m.row.Envelope, c.envelopePos)))
+		if c.field >= 0 {
+			return matchOf(c.needle.isIn(message.EnvelopeText(m.row.Envelope, c.field)))
 		}
 	case HasHeader:
 		// Text found in the ENVELOPE decides; the header may still have text that the ENVELOPE
 		// lacks.
-		addresses := c.envelopePos >= 2 && c.envelopePos <= 7
-		if c.envelopePos >= 0 && (!addresses || c.needle.isPlain()) && c.needle.isIn(envelopeText(m.row.Envelope, c.envelopePos)) {
+		if c.field >= 0 && (!c.field.HasAddresses() || c.needle.isPlain()) && c.needle.isIn(message.EnvelopeText(m.row.Envelope, c.field)) {
 			return matchYes
 		}
 	}
@@ -360,4 +360,26 @@ func (c *compiledCriterion) matchRow(m *candidate) matchResult {
 		return matchUnknown
 	}
 	return m.content.match(c)
+}
+
+// searchableField returns the ENVELOPE field with a name. It returns message.NotInEnvelope if
+// another field's text may be there: Sender and Reply-To equal From where the message has none. The
+// ENVELOPE has less than the header: only the first of several equal fields, and addresses without
+// their original form.
+func searchableField(name []byte) message.EnvelopeField {
+	k := message.EnvelopeFieldOf(name)
+	if k == message.EnvelopeSender || k == message.EnvelopeReplyTo {
+		return message.NotInEnvelope
+	}
+	return k
+}
+
+// sentDay returns the day in the Date field, in its own zone, as midnight UTC.
+func sentDay(envelope []byte) (time.Time, bool) {
+	sent, ok := message.ParseDate(message.EnvelopeText(envelope, message.EnvelopeDate))
+	if !ok {
+		return sent, false
+	}
+	y, m, d := sent.Date()
+	return time.Date(y, m, d, 0, 0, 0, 0, time.UTC), true
 }

@@ -162,19 +162,6 @@ func TestSearchHeader(t *testing.T) {
 	})
 }
 
-func FuzzEnvelopeText(f *testing.F) {
-	f.Add([]byte(`("Mon, 2 Mar 2026" "a \"b\"" (("n" NIL "l" "h")("n2" NIL NIL NIL)) NIL NIL ((NIL NIL "x" "y")) NIL NIL NIL "<i@d>")`), 2)
-	f.Add([]byte("(NIL {3}\r\na\"b NIL"), 1)
-	f.Add([]byte("((((((((("), 5)
-	f.Fuzz(func(t *testing.T, envelope []byte, place int) {
-		if place < 0 || place > 9 {
-			return
-		}
-		envelopeText(envelope, place)
-		sentDay(envelope)
-	})
-}
-
 // stopped is a file store that cancels a context when files are first read.
 type stopped struct {
 	blob.FileStore

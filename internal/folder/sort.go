@@ -155,17 +155,17 @@ func (c *sortColumn) sortText(envelope []byte) string {
 	var s string
 	switch c.Field {
 	case BySubject:
-		s, _ = message.BaseSubject(envelopeText(envelope, 1))
+		s, _ = message.BaseSubject(message.EnvelopeText(envelope, message.EnvelopeSubject))
 	case ByFrom:
-		s = firstMailbox(envelope, 2)
+		s = firstMailbox(envelope, message.EnvelopeFrom)
 	case ByTo:
-		s = firstMailbox(envelope, 5)
+		s = firstMailbox(envelope, message.EnvelopeTo)
 	case ByCc:
-		s = firstMailbox(envelope, 6)
+		s = firstMailbox(envelope, message.EnvelopeCc)
 	case ByDisplayFrom:
-		s = firstDisplayName(envelope, 2)
+		s = firstDisplayName(envelope, message.EnvelopeFrom)
 	case ByDisplayTo:
-		s = firstDisplayName(envelope, 5)
+		s = firstDisplayName(envelope, message.EnvelopeTo)
 	}
 	s = message.CollationKey(s)
 	// Cloned, so that not all of a long text stays in memory.
@@ -174,21 +174,21 @@ func (c *sortColumn) sortText(envelope []byte) string {
 
 // sentMicros returns the sent date (RFC 5256 §2.2) in microseconds.
 func sentMicros(r *MessageRow) int64 {
-	if sent, ok := message.ParseDate(envelopeText(r.Envelope, 0)); ok {
+	if sent, ok := message.ParseDate(message.EnvelopeText(r.Envelope, message.EnvelopeDate)); ok {
 		return sent.UnixMicro()
 	}
 	return r.Date.UnixMicro()
 }
 
 // firstMailbox returns the addr-mailbox of the first address of a field.
-func firstMailbox(envelope []byte, place int) string {
-	_, local, _ := firstAddress(envelope, place)
+func firstMailbox(envelope []byte, field message.EnvelopeField) string {
+	_, local, _ := message.FirstEnvelopeAddress(envelope, field)
 	return string(local)
 }
 
 // firstDisplayName returns the display name of the first address (RFC 5957 §3).
-func firstDisplayName(envelope []byte, place int) string {
-	name, local, host := firstAddress(envelope, place)
+func firstDisplayName(envelope []byte, field message.EnvelopeField) string {
+	name, local, host := message.FirstEnvelopeAddress(envelope, field)
 	if shown := message.DecodeWords(string(name)); shown != "" {
 		return shown
 	}
@@ -196,19 +196,4 @@ func firstDisplayName(envelope []byte, place int) string {
 		return string(local) + "@" + string(host)
 	}
 	return string(local)
-}
-
-func firstAddress(envelope []byte, place int) (name, local, host []byte) {
-	r := envelopeReader{envelope}
-	r.accept('(')
-	for range place {
-		r.skip()
-	}
-	for range 2 { // of the list and of its first address
-		if !r.accept('(') {
-			return nil, nil, nil
-		}
-	}
-	name, _, local, host = r.text(), r.text(), r.text(), r.text()
-	return name, local, host
 }

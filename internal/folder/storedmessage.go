@@ -239,9 +239,9 @@ func scanCandidate(r db.Row) (c messageCandidate, err error) {
 	c.Received = account != 0
 	if c.inFolder = there == 1; c.inFolder {
 		envelope := c.envelope
-		date, _ := message.ParseDate(envelopeText(envelope, 0))
-		c.Summary = summary.New(messageID, envelopeAddresses(envelope, 2), envelopeAddresses(envelope, 5), envelopeAddresses(envelope, 6),
-			envelopeText(envelope, 1), date)
+		date, _ := message.ParseDate(message.EnvelopeText(envelope, message.EnvelopeDate))
+		c.Summary = summary.New(messageID, message.EnvelopeAddresses(envelope, message.EnvelopeFrom), message.EnvelopeAddresses(envelope, message.EnvelopeTo), message.EnvelopeAddresses(envelope, message.EnvelopeCc),
+			message.EnvelopeText(envelope, message.EnvelopeSubject), date)
 	}
 	return c, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/message"
 )
 
 // A list of messages first examines a few. If these don't fill the page, it reads only the messages
@@ -22,21 +23,21 @@ type filterText struct {
 }
 
 func (t *filterText) matches(envelope []byte) bool {
-	return slices.ContainsFunc(t.kinds, func(k TextKind) bool { return t.text.isIn(envelopeText(envelope, int(k))) })
+	return slices.ContainsFunc(t.kinds, func(k TextKind) bool { return t.text.isIn(message.EnvelopeText(envelope, k)) })
 }
 
 // texts returns the texts that a message must contain for the filter to match.
 func (f *MessageFilter) texts() (all []filterText) {
 	for _, text := range append([]string{f.Subject}, f.Words...) {
 		if text != "" {
-			all = append(all, filterText{[]TextKind{1}, newNeedle(text)})
+			all = append(all, filterText{[]TextKind{message.EnvelopeSubject}, newNeedle(text)})
 		}
 	}
 	if text := literalAddress(f.From); text != "" {
-		all = append(all, filterText{[]TextKind{2}, newNeedle(text)})
+		all = append(all, filterText{[]TextKind{message.EnvelopeFrom}, newNeedle(text)})
 	}
 	if text := literalAddress(f.To); text != "" {
-		all = append(all, filterText{[]TextKind{5, 6}, newNeedle(text)})
+		all = append(all, filterText{[]TextKind{message.EnvelopeTo, message.EnvelopeCc}, newNeedle(text)})
 	}
 	return all
 }

@@ -4,6 +4,7 @@ package folder
 
 import (
 	"bytes"
+	"maps"
 	"slices"
 	"testing"
 	"unicode/utf8"
@@ -59,7 +60,7 @@ func FuzzTexts(f *testing.F) {
 				return true
 			}
 			if !slices.ContainsFunc(s.Kinds, has) {
-				t.Fatalf("%q is found by %+v, and not told: %q", mail, c, told)
+				t.Fatalf("%q is found by %+v, and not told: %q", mail, c, slices.Collect(maps.Values(told)))
 			}
 		}
 	})

@@ -14,43 +14,48 @@ const maxSmallHeader = 64 << 10
 
 const emptyEnvelope = "(NIL NIL NIL NIL NIL NIL NIL NIL NIL NIL)"
 
-// envelopeField is a header field's position in an envelope.
-type envelopeField int
+// EnvelopeField is the position of a header field in an ENVELOPE (RFC 3501 §7.4.2).
+type EnvelopeField int
 
+// The fields of an ENVELOPE. From to Bcc are addresses, the others are texts.
 const (
-	notEnvelopeField envelopeField = iota
-	fieldDate
-	fieldSubject
-	fieldInReplyTo
-	fieldMessageID
-	fieldFrom
-	fieldSender
-	fieldReplyTo
-	fieldTo
-	fieldCc
-	fieldBcc
-	envelopeFieldCount
+	NotInEnvelope EnvelopeField = iota - 1
+	EnvelopeDate
+	EnvelopeSubject
+	EnvelopeFrom
+	EnvelopeSender
+	EnvelopeReplyTo
+	EnvelopeTo
+	EnvelopeCc
+	EnvelopeBcc
+	EnvelopeInReplyTo
+	EnvelopeMessageID
+	EnvelopeFieldCount
 )
 
 var envelopeNames = [...]string{
-	fieldDate: "date", fieldSubject: "subject", fieldInReplyTo: "in-reply-to", fieldMessageID: "message-id", fieldFrom: "from",
-	fieldSender: "sender", fieldReplyTo: "reply-to", fieldTo: "to", fieldCc: "cc", fieldBcc: "bcc",
+	EnvelopeDate: "date", EnvelopeSubject: "subject", EnvelopeFrom: "from", EnvelopeSender: "sender", EnvelopeReplyTo: "reply-to", EnvelopeTo: "to",
+	EnvelopeCc: "cc", EnvelopeBcc: "bcc", EnvelopeInReplyTo: "in-reply-to", EnvelopeMessageID: "message-id",
 }
 
-func envelopeFieldOf(name []byte) envelopeField {
-	for k := fieldDate; k < envelopeFieldCount; k++ {
+// EnvelopeFieldOf returns the ENVELOPE field with a name, in any case, or NotInEnvelope.
+func EnvelopeFieldOf(name []byte) EnvelopeField {
+	for k := range EnvelopeFieldCount {
 		if len(name) == len(envelopeNames[k]) && equalFold(name, envelopeNames[k]) {
 			return k
 		}
 	}
-	return notEnvelopeField
+	return NotInEnvelope
 }
+
+// HasAddresses reports whether the field is a list of addresses.
+func (k EnvelopeField) HasAddresses() bool { return k >= EnvelopeFrom && k <= EnvelopeBcc }
 
 // AppendEnvelope appends the ENVELOPE of a message with this header in IMAP's wire form (RFC 3501
 // §7.4.2). It uses the first Date, Subject, In-Reply-To and Message-ID, and joins the addresses of
 // repeated fields.
 func AppendEnvelope(dst []byte, h Header) []byte {
-	var first [envelopeFieldCount][]byte
+	var first [EnvelopeFieldCount][]byte
 	more := false // whether an address field is repeated
 	for rest := []byte(h.WithoutBOM()); ; {
 		f, next, ok := nextField(rest)
@@ -58,8 +63,8 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 			break
 		}
 		rest = next
-		switch k := envelopeFieldOf(f.Name); {
-		case k == notEnvelopeField:
+		switch k := EnvelopeFieldOf(f.Name); {
+		case k == NotInEnvelope:
 		case first[k] == nil:
 			first[k] = f.Value
 		default:
@@ -71,14 +76,14 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 	}
 	var p addressParser
 	var scratch [256]byte
-	text := func(k envelopeField) {
+	text := func(k EnvelopeField) {
 		if first[k] == nil {
 			dst = append(dst, "NIL"...)
 			return
 		}
 		dst = AppendIMAPString(dst, unfold(scratch[:0], first[k]))
 	}
-	addresses := func(k envelopeField) bool {
+	addresses := func(k EnvelopeField) bool {
 		start := len(dst)
 		dst = append(dst, '(')
 		budget := MaxAddresses
@@ -86,7 +91,7 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 			dst, budget = p.appendList(dst, first[k], budget)
 		} else {
 			for f := range h.Fields() {
-				if envelopeFieldOf(f.Name) == k && budget > 0 && len(dst)-start < MaxField {
+				if EnvelopeFieldOf(f.Name) == k && budget > 0 && len(dst)-start < MaxField {
 					dst, budget = p.appendList(dst, f.Value, budget)
 				}
 			}
@@ -99,24 +104,24 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 		return true
 	}
 	dst = append(dst, '(')
-	text(fieldDate)
+	text(EnvelopeDate)
 	dst = append(dst, ' ')
-	text(fieldSubject)
+	text(EnvelopeSubject)
 	dst = append(dst, ' ')
 	from := len(dst)
-	addresses(fieldFrom)
+	addresses(EnvelopeFrom)
 	fromEnd := len(dst)
-	for k := fieldSender; k < envelopeFieldCount; k++ {
+	for k := EnvelopeSender; k <= EnvelopeBcc; k++ {
 		dst = append(dst, ' ')
 		start := len(dst)
-		if !addresses(k) && k <= fieldReplyTo {
+		if !addresses(k) && k <= EnvelopeReplyTo {
 			dst = append(dst[:start], dst[from:fromEnd]...)
 		}
 	}
 	dst = append(dst, ' ')
-	text(fieldInReplyTo)
+	text(EnvelopeInReplyTo)
 	dst = append(dst, ' ')
-	text(fieldMessageID)
+	text(EnvelopeMessageID)
 	return append(dst, ')')
 }
 
@@ -152,13 +157,13 @@ func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) 
 // IsEnvelope reports whether b is an ENVELOPE as AppendEnvelope writes it. Anything else could make
 // an IMAP client misparse everything after it.
 func IsEnvelope(b []byte) bool {
-	r := envelopeReader{b: b}
+	r := envelopeValidator{b: b}
 	r.expect('(')
-	for i := range int(envelopeFieldCount) - 1 {
-		if i > 0 {
+	for k := range EnvelopeFieldCount {
+		if k > 0 {
 			r.expect(' ')
 		}
-		if i < 2 || i > 7 { // Date and Subject, In-Reply-To and Message-ID
+		if !k.HasAddresses() {
 			r.skipString()
 			continue
 		}
@@ -178,14 +183,14 @@ func IsEnvelope(b []byte) bool {
 	return !r.bad && len(r.b) == 0
 }
 
-// envelopeReader parses an ENVELOPE. After an error, bad stays set.
-type envelopeReader struct {
+// envelopeValidator parses an ENVELOPE strictly. After an error, bad stays set.
+type envelopeValidator struct {
 	b   []byte
 	bad bool
 }
 
 // accept consumes c if it is next.
-func (r *envelopeReader) accept(c byte) bool {
+func (r *envelopeValidator) accept(c byte) bool {
 	if len(r.b) == 0 || r.b[0] != c {
 		return false
 	}
@@ -193,13 +198,13 @@ func (r *envelopeReader) accept(c byte) bool {
 	return true
 }
 
-func (r *envelopeReader) expect(c byte) {
+func (r *envelopeValidator) expect(c byte) {
 	if !r.accept(c) {
 		r.bad = true
 	}
 }
 
-func (r *envelopeReader) acceptNIL() bool {
+func (r *envelopeValidator) acceptNIL() bool {
 	rest, ok := bytes.CutPrefix(r.b, []byte("NIL"))
 	if ok {
 		r.b = rest
@@ -208,7 +213,7 @@ func (r *envelopeReader) acceptNIL() bool {
 }
 
 // skipString skips a string or NIL.
-func (r *envelopeReader) skipString() {
+func (r *envelopeValidator) skipString() {
 	switch {
 	case r.acceptNIL():
 	case r.accept('"'):

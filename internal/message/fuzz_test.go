@@ -256,3 +256,18 @@ func FuzzSevenBit(f *testing.F) {
 		}
 	})
 }
+
+func FuzzEnvelopeText(f *testing.F) {
+	f.Add([]byte(`("Mon, 2 Mar 2026" "a \"b\"" (("n" NIL "l" "h")("n2" NIL NIL NIL)) NIL NIL ((NIL NIL "x" "y")) NIL NIL NIL "<i@d>")`), 2)
+	f.Add([]byte("(NIL {3}\r\na\"b NIL"), 1)
+	f.Add([]byte("((((((((("), 5)
+	f.Fuzz(func(t *testing.T, envelope []byte, field int) {
+		if field < 0 || field >= int(message.EnvelopeFieldCount) {
+			return
+		}
+		k := message.EnvelopeField(field)
+		message.ParseDate(message.EnvelopeText(envelope, k))
+		message.EnvelopeAddresses(envelope, k)
+		message.FirstEnvelopeAddress(envelope, k)
+	})
+}
