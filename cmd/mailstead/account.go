@@ -34,14 +34,14 @@ func (c *accountCreate) Run() error {
 	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		var acc account.Account
 		var token string
-		err := d.RunAudited(ctx, account.OperatorAccount, "account create", "", "Created the account "+c.Email+".", func() (err error) {
+		err := d.Audit.RunCommand(ctx, account.OperatorAccount, "account create", "", "Created the account "+c.Email+".", func() (err error) {
 			acc, err = d.Accounts.Create(ctx, c.Email, c.Name)
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		err = d.RunAudited(ctx, acc.ID, "account create", acc.ID.String(), "Created the account "+acc.Email+" and its first API key.", func() (err error) {
+		err = d.Audit.RunCommand(ctx, acc.ID, "account create", acc.ID.String(), "Created the account "+acc.Email+" and its first API key.", func() (err error) {
 			_, token, err = d.Accounts.CreateKey(ctx, acc.ID, account.KeyParams{Name: "first key"})
 			return err
 		})
@@ -90,7 +90,7 @@ func (w serviceFlags) setStatus(email, status string) error {
 			return err
 		}
 		what := map[string]string{account.StatusSuspended: "Suspended the account ", account.StatusActive: "Resumed the account "}[status] + acc.Email + "."
-		if err := d.RunAudited(ctx, acc.ID, "account status", acc.ID.String(), what, func() error { return d.SetAccountStatus(ctx, acc.ID, status) }); err != nil {
+		if err := d.Audit.RunCommand(ctx, acc.ID, "account status", acc.ID.String(), what, func() error { return d.Accounts.SetStatus(ctx, acc.ID, status) }); err != nil {
 			return err
 		}
 		_, err = fmt.Printf("account  %s is %s; running nodes know within seconds\n", acc.Email, status)
@@ -121,7 +121,7 @@ func (c *accountLimits) Run() error {
 		}
 		if set != quota.Uniform(quota.Unchanged) {
 			change := func() error { return d.Limits.SetOverrides(ctx, acc.ID, set) }
-			if err := d.RunAudited(ctx, acc.ID, "account limits", acc.ID.String(), "Set the limits of the account "+acc.Email+".", change); err != nil {
+			if err := d.Audit.RunCommand(ctx, acc.ID, "account limits", acc.ID.String(), "Set the limits of the account "+acc.Email+".", change); err != nil {
 				return err
 			}
 		}

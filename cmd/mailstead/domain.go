@@ -30,7 +30,7 @@ func (c *domainResume) Run() error { return c.suspendDomain(c.Name, false) }
 
 func (w serviceFlags) suspendDomain(name string, yes bool) error {
 	return w.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
-		if err := d.SuspendDomain(ctx, name, yes); err != nil {
+		if err := d.Domains.SetSuspended(ctx, name, yes); err != nil {
 			return err
 		}
 		status := "suspended"

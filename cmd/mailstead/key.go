@@ -76,7 +76,7 @@ func (c *keyCreate) Run() error {
 		}
 		var token string
 		what := fmt.Sprintf("Created the API key %q (scopes %s).", c.Name, strings.Join(c.Scope, ", "))
-		err = d.RunAudited(ctx, whose, "key create", "", what, func() (err error) {
+		err = d.Audit.RunCommand(ctx, whose, "key create", "", what, func() (err error) {
 			_, token, err = d.Accounts.CreateKey(ctx, whose, n)
 			return err
 		})
@@ -135,6 +135,6 @@ func (c *keyDelete) Run() error {
 		if err != nil {
 			return err
 		}
-		return d.RunAudited(ctx, whose, "key delete", id.String(), "Deleted an API key.", func() error { return d.Accounts.DeleteKey(ctx, whose, id) })
+		return d.Audit.RunCommand(ctx, whose, "key delete", id.String(), "Deleted an API key.", func() error { return d.Accounts.DeleteKey(ctx, whose, id) })
 	})
 }

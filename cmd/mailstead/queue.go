@@ -106,7 +106,7 @@ func (c *bulkFlags) execute(past string, or admin.Command, which operatorFunc, b
 			err = act()
 		} else {
 			of := cmp.Or(or.Filter.Account, account.OperatorAccount)
-			err = d.RunAudited(ctx, of, "queue", cmp.Or(c.Message, c.Account), "Queued deliveries are "+past+c.filterText()+".", act)
+			err = d.Audit.RunCommand(ctx, of, "queue", cmp.Or(c.Message, c.Account), "Queued deliveries are "+past+c.filterText()+".", act)
 		}
 		p.end()
 		return errors.Join(err, c.report(past, res))

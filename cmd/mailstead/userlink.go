@@ -54,7 +54,7 @@ func (c *userLink) Run() error {
 		}
 		var token string
 		what := "Made a link for " + c.Email + " to join as " + c.Role + "."
-		err = d.RunAudited(ctx, to, "user link", "", what, func() (err error) {
+		err = d.Audit.RunCommand(ctx, to, "user link", "", what, func() (err error) {
 			token, err = d.Users.CreateInviteLink(ctx, to, c.Email, user.Role(c.Role), c.Verified)
 			return err
 		})
@@ -79,7 +79,7 @@ func (c *userLink) reset(ctx context.Context, d *server.AdminTools, who user.Use
 	for _, m := range of {
 		inner := issue
 		issue = func() error {
-			return d.RunAudited(ctx, m.Account, "user link", who.ID.String(), "Made a link for "+who.Email+" to choose a new password.", inner)
+			return d.Audit.RunCommand(ctx, m.Account, "user link", who.ID.String(), "Made a link for "+who.Email+" to choose a new password.", inner)
 		}
 	}
 	err = issue()

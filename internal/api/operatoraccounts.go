@@ -58,7 +58,7 @@ type suspendDomainRequest struct {
 }
 
 func (a *API) suspendDomain(ctx context.Context, p account.Principal, in *suspendDomainInput) (operatorDomainResponse, error) {
-	if err := a.SuspendDomain(ctx, in.Name, in.Body.Suspended); err != nil {
+	if err := a.Domains.SetSuspended(ctx, in.Name, in.Body.Suspended); err != nil {
 		return operatorDomainResponse{}, err
 	}
 	return a.getOperatorDomain(ctx, p, &in.operatorDomainInput)

@@ -12,6 +12,7 @@ package audit
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"time"
 
@@ -188,6 +189,20 @@ func (p *PendingEntry) Abort(ctx context.Context, err error, partial bool) error
 		return p.Fail(ctx)
 	}
 	return p.Discard(ctx)
+}
+
+// RunCommand makes a change for an operator's command. It writes the entry to the account's log
+// first: if that fails, it changes nothing. action is the command's name, object is the changed
+// object, and what describes the change in a sentence.
+func (l *Log) RunCommand(ctx context.Context, account db.ID, action, object, what string, do func() error) error {
+	p, err := l.Begin(ctx, Entry{Account: account, Actor: Actor{Kind: ActorOperator, Name: "command line"}, Action: action, Object: object, Description: what})
+	if err != nil {
+		return err
+	}
+	if err := do(); err != nil {
+		return errors.Join(err, p.Abort(ctx, err, false))
+	}
+	return p.Done(ctx, "", "")
 }
 
 // List returns a page of the entries of an account, newest first.

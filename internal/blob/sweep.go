@@ -18,6 +18,22 @@ const (
 	SweepDelay = time.Hour
 )
 
+// RunSweep calls Sweep every hour until ctx ends.
+func (s *Store) RunSweep(ctx context.Context, report func(error)) error {
+	tick := time.NewTicker(SweepDelay)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if _, err := s.Sweep(ctx); err != nil && ctx.Err() == nil {
+			report(err)
+		}
+	}
+}
+
 // Sweep deletes the files that no row refers to, now and in a Sweep at least SweepDelay earlier.
 // Call it about every hour, one call at a time. It returns the number of deleted files.
 func (s *Store) Sweep(ctx context.Context) (deleted int, err error) {

@@ -172,7 +172,7 @@ func (d *Dashboard) suspendDomain(v *requestContext) (actionResult, error) {
 	if yes {
 		told = "Suspended the domain " + name + "."
 	}
-	return actionResult{RedirectTo: "/operator/accounts/" + acc.ID.String(), Summary: told}, d.SuspendDomain(v.ctx, name, yes)
+	return actionResult{RedirectTo: "/operator/accounts/" + acc.ID.String(), Summary: told}, d.Domains.SetSuspended(v.ctx, name, yes)
 }
 
 func (d *Dashboard) resendInvitation(v *requestContext) (actionResult, error) {

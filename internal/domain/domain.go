@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/event"
@@ -62,6 +63,7 @@ type Ports struct{ IMAPS, Submissions, Submission uint16 }
 type Options struct {
 	DB            *db.DB
 	Events        *event.Log
+	Audit         *audit.Log
 	Hub           *notify.Hub
 	Key           *secret.Key // seals DKIM keys
 	Resolver      *dns.Resolver

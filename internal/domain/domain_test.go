@@ -16,6 +16,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/testkit"
 
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/dns"
@@ -60,6 +61,7 @@ func (w *world) another(resolver *dns.Resolver) *domain.Domains {
 	return domain.New(domain.Options{
 		DB: w.db, Hub: hub, Key: testkit.Key(w.t), Resolver: resolver, Host: host,
 		Events:        &event.Log{DB: w.db, Hub: hub, Now: w.clock.Now},
+		Audit:         &audit.Log{DB: w.db, Now: w.clock.Now},
 		Addrs:         []netip.Addr{netip.MustParseAddr("127.0.0.1"), netip.MustParseAddr("::1")},
 		Ports:         domain.Ports{IMAPS: 10993, Submissions: 10465, Submission: 10587},
 		ReservedNames: []string{"simulator.test"}, GenerateKey: mailauthtest.GenerateKey,

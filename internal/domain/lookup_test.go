@@ -72,7 +72,7 @@ func TestSender(t *testing.T) {
 			t.Errorf("the keys were read again: %v", err)
 		}
 
-		if _, err := w.SetSuspended(ctx, "Shop.test", true); err != nil {
+		if err := w.SetSuspended(ctx, "Shop.test", true); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := w.SendingDomain(ctx, w.ann, "shop.test"); !fault.Is(err, fault.Denied) {

@@ -7,6 +7,7 @@ import (
 	"context"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -22,26 +23,33 @@ var (
 
 // SetSuspended suspends a name or ends its suspension, for all claims on it, on all nodes within
 // seconds. Nobody can send from a suspended domain, receive at it, or sign in to its mailboxes.
-// Nothing is lost, its records are still checked, and it doesn't change hands. It returns the
-// changed claims, and fault.NotFound if nobody claims the name.
-func (d *Domains) SetSuspended(ctx context.Context, name string, yes bool) (changed []HostedDomain, err error) {
-	if name, err = address.ParseDomain(name); err != nil {
-		return nil, notFound()
+// Nothing is lost, its records are still checked, and it doesn't change hands. It adds an entry to
+// the audit log of each account that claims the name, and returns fault.NotFound if none does.
+func (d *Domains) SetSuspended(ctx context.Context, name string, yes bool) error {
+	name, err := address.ParseDomain(name)
+	if err != nil {
+		return notFound()
 	}
-	set := resumeQuery
+	set, what := resumeQuery, "Ended the suspension of the domain "+name+"."
 	if yes {
-		set = suspendQuery
+		set, what = suspendQuery, "Suspended the domain "+name+"."
 	}
-	err = d.DB.Tx(ctx, func(tx *db.Tx) error {
+	return d.DB.Tx(ctx, func(tx *db.Tx) error {
 		if exists, err := db.Exists(ctx, tx, claimantsQuery.With(name)); err != nil || !exists {
 			return cmp.Or(err, notFound())
 		}
-		changed, err = db.All(ctx, tx, set.With(name, db.Micros(d.Now())), func(r db.Row) (h HostedDomain, err error) {
-			err = r.Scan(&h.Domain, &h.Account)
-			h.Name, h.Suspended = name, yes
-			return h, err
+		changed, err := db.All(ctx, tx, set.With(name, db.Micros(d.Now())), func(r db.Row) (h HostedDomain, err error) {
+			return h, r.Scan(&h.Domain, &h.Account)
 		})
+		if err != nil {
+			return err
+		}
 		for _, h := range changed {
+			if err := d.Audit.WriteTx(ctx, tx, audit.Entry{
+				Account: h.Account, Actor: audit.Actor{Kind: audit.ActorOperator, Name: "operator"}, Action: "suspendDomain", Object: h.Domain.String(), Description: what,
+			}); err != nil {
+				return err
+			}
 			tx.AfterCommit(func() {
 				d.notifyChanged(h.Domain)
 				if yes {
@@ -49,9 +57,8 @@ func (d *Domains) SetSuspended(ctx context.Context, name string, yes bool) (chan
 				}
 			})
 		}
-		return err
+		return nil
 	})
-	return changed, err
 }
 
 // OwnerOf returns the owner of a name for operators (Account is 0 if there is none), and whether

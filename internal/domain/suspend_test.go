@@ -12,11 +12,24 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// suspends suspends a name or ends its suspension, and fails unless that many claims change.
+var countAudited = db.SQL(`SELECT COUNT(*) FROM dashboard_audit WHERE action = 'suspendDomain'`)
+
+// suspends suspends a name or ends its suspension, and fails unless that many claims change, each
+// with an entry in the audit log.
 func (w *world) suspends(name string, yes bool, want int) {
 	w.t.Helper()
-	if changed, err := w.SetSuspended(w.t.Context(), name, yes); err != nil || len(changed) != want {
-		w.t.Fatalf("changed %+v, %v; want %d", changed, err, want)
+	var before, after int
+	for _, err := range []error{
+		w.db.One(w.t.Context(), countAudited.With(), &before),
+		w.SetSuspended(w.t.Context(), name, yes),
+		w.db.One(w.t.Context(), countAudited.With(), &after),
+	} {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	if after-before != want {
+		w.t.Fatalf("changed %d, want %d", after-before, want)
 	}
 }
 
@@ -25,7 +38,7 @@ func (w *world) suspends(name string, yes bool, want int) {
 func TestSuspend(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w, ctx := open(t, d), t.Context()
-		if _, err := w.SetSuspended(ctx, "shop.test", true); !fault.Is(err, fault.NotFound) {
+		if err := w.SetSuspended(ctx, "shop.test", true); !fault.Is(err, fault.NotFound) {
 			t.Errorf("a name that nobody claims: %v", err)
 		}
 		dom := w.create(w.ann, "shop.test")

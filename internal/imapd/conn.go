@@ -45,7 +45,7 @@ type session struct {
 	compressed bool   // whether COMPRESS is active
 	clientName string // name that the client sent with ID
 
-	user            atomic.Pointer[sessionOwner] // of login, for RecheckLogins and RecheckSuspended; nil before
+	user            atomic.Pointer[sessionOwner] // of login, for Sessions.recheck; nil before
 	needsLoginCheck atomic.Bool                  // whether the login may have ended
 	errorCount      int
 	sessionState
@@ -153,7 +153,7 @@ func (s *session) checkLoginIfKnown() (told bool, err error) {
 	return err == nil, nil
 }
 
-// checkSuspended returns a BYE when the mailbox's account or domain is suspended. RecheckSuspended
+// checkSuspended returns a BYE when the mailbox's account or domain is suspended. Sessions.Run
 // wakes idling sessions. If the database can't tell now, the command can't do anything either.
 func (s *session) checkSuspended() error {
 	if s.mailboxID != 0 && fault.Is(s.Mailboxes.CheckActive(s.ctx(), s.mailbox), fault.Unauthenticated) {

@@ -77,7 +77,7 @@ func open(t testing.TB, url string, change func(o *imapd.Options)) *fixture {
 	events := &event.Log{DB: d, Node: node, Hub: hub, Now: time.Now}
 	h.blobs = &blob.Store{DB: d, Files: files, Now: time.Now}
 	h.folders = newFolders(h, hub, events)
-	sessions := imapd.NewSessions()
+	sessions := imapd.NewSessions(d, hub, slog.New(h.log))
 	h.openMailboxes(hub, events, node, sessions)
 	h.box = h.newMailbox("alice")
 

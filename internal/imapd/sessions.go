@@ -3,20 +3,55 @@
 package imapd
 
 import (
+	"context"
+	"log/slog"
 	"sync"
+	"time"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/domain"
+	"github.com/mailstead/mailstead/internal/notify"
 )
+
+// suspensionPollInterval is how often suspensions are read: on SQLite an operator's command sends
+// no signal to a running service, and a signal of another node may get lost.
+const suspensionPollInterval = 5 * time.Second
 
 // Sessions is the registry of a server's open sessions. It is separate from Server because Mailboxes
 // needs RecheckLogins, and Server needs Mailboxes. Use NewSessions to create one.
 type Sessions struct {
+	db  *db.DB
+	hub *notify.Hub
+	log *slog.Logger
+
 	mu   sync.Mutex
 	open map[*session]bool
 }
 
 // NewSessions returns an empty registry.
-func NewSessions() *Sessions { return &Sessions{open: map[*session]bool{}} }
+func NewSessions(d *db.DB, hub *notify.Hub, log *slog.Logger) *Sessions {
+	return &Sessions{db: d, hub: hub, log: log, open: map[*session]bool{}}
+}
+
+// Run ends the sessions of suspended accounts and domains, including idle ones, until ctx ends. It
+// reads the suspended accounts and domains, not those that have sessions.
+func (s *Sessions) Run(ctx context.Context) error {
+	sub := s.hub.Subscribe(notify.Key{Kind: notify.Suspension})
+	defer sub.Close()
+	notify.Repeat(ctx, sub.C, func(ctx context.Context) (time.Duration, error) {
+		accounts, err := account.SuspendedAccounts(ctx, s.db)
+		if err != nil {
+			return suspensionPollInterval, err
+		}
+		domains, err := domain.SuspendedDomains(ctx, s.db)
+		if err == nil && len(accounts)+len(domains) > 0 {
+			s.recheck(func(u *sessionOwner) bool { return accounts[u.account] || domains[u.domain] })
+		}
+		return suspensionPollInterval, err
+	}, func(err error) { s.log.Error("ending the sessions of who is suspended failed", "error", err) })
+	return nil
+}
 
 func (s *Sessions) add(c *session) {
 	s.mu.Lock()
@@ -43,11 +78,6 @@ func (s *Sessions) each(f func(*session)) {
 // are still valid. The others end with BYE.
 func (s *Sessions) RecheckLogins(mailbox db.ID) {
 	s.recheck(func(u *sessionOwner) bool { return mailbox == 0 || u.mailbox == mailbox })
-}
-
-// RecheckSuspended is RecheckLogins for the mailboxes of accounts and of domains.
-func (s *Sessions) RecheckSuspended(accounts, domains map[db.ID]bool) {
-	s.recheck(func(u *sessionOwner) bool { return accounts[u.account] || domains[u.domain] })
 }
 
 // sessionOwner identifies the owner of a session.

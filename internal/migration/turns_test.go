@@ -136,7 +136,7 @@ func TestNoLongerWanted(t *testing.T) {
 
 		domain := func(suspended bool) {
 			t.Helper()
-			if _, err := s.Domains.SetSuspended(t.Context(), "demo.test", suspended); err != nil {
+			if err := s.Domains.SetSuspended(t.Context(), "demo.test", suspended); err != nil {
 				t.Fatal(err)
 			}
 		}

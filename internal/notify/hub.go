@@ -56,9 +56,10 @@ type Hub struct {
 
 	shards [shards]shard
 
-	mu      sync.Mutex
-	pending map[Key]struct{}
-	busy    bool
+	mu         sync.Mutex
+	pending    map[Key]struct{}
+	busy       bool
+	forwarding sync.WaitGroup
 }
 
 type shard struct {
@@ -198,9 +199,12 @@ func (h *Hub) forward(key Key) {
 	}
 	if !h.busy {
 		h.busy = true
-		go h.forwardPending()
+		h.forwarding.Go(h.forwardPending)
 	}
 }
+
+// Flush waits until Forward has returned for all keys that were woken here.
+func (h *Hub) Flush() { h.forwarding.Wait() }
 
 func (h *Hub) forwardPending() {
 	for {

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/mailbox"
+	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/user"
@@ -103,7 +104,7 @@ func Restore(ctx context.Context, c Config, from string, how RestoreOptions) (do
 		if !how.Hold {
 			return nil
 		}
-		_, err := newAdminTools(ctx, d).Queue.Hold(ctx, admin.Command{All: true, ExistingOnly: true, Reason: "restored from a backup"})
+		_, err := newAdminTools(d, &notify.Hub{}).Queue.Hold(ctx, admin.Command{All: true, ExistingOnly: true, Reason: "restored from a backup"})
 		return err
 	})
 	return done, err
@@ -129,7 +130,7 @@ func (r *RestoreResult) revokeAccess(ctx context.Context, d *db.DB, keys bool) (
 	if r.AppPasswords, err = mailbox.CountAppPasswords(ctx, d); err != nil {
 		return err
 	}
-	return newAdminTools(ctx, d).Accounts.EachKey(ctx, func(k account.KeyIdentity) {
+	return newAdminTools(d, &notify.Hub{}).Accounts.EachKey(ctx, func(k account.KeyIdentity) {
 		if r.Keys++; len(r.KeyNames) < MaxListedKeys {
 			r.KeyNames = append(r.KeyNames, k)
 		}

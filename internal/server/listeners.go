@@ -124,7 +124,7 @@ func (s *Server) openServers(context.Context) error {
 		Services: web.Services{
 			Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events,
 			Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator,
-			ClientSetup: setup, SetupChecker: checker, SuspendDomain: s.suspendDomain, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log,
+			ClientSetup: setup, SetupChecker: checker, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log,
 		},
 		IdempotencyKeys: s.Keys, Inbound: s.Inbound, Exempt: s.isExempt, SpoolDir: s.Config.Data,
 	}

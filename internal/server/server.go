@@ -171,8 +171,8 @@ func (s *Server) startTasks(context.Context) error {
 	s.tasks.run(func(ctx context.Context) error { return s.Limits.Run(ctx, s.Log) })
 	s.tasks.run(s.simulator.Run)
 	s.tasks.run(s.Retention.Run)
-	s.tasks.run(s.sweepBlobs)
-	s.tasks.run(s.endSuspendedSessions)
+	s.tasks.run(func(ctx context.Context) error { return s.Blobs.RunSweep(ctx, s.logFailure("sweeping files")) })
+	s.tasks.run(s.imapSessions.Run)
 	return nil
 }
 

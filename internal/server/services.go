@@ -41,8 +41,9 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	s.Keys = idempotency.New(s.DB, time.Now)
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
 	s.Limits = &quota.Limiter{DB: s.DB, Events: s.Events, Hub: s.Hub, Defaults: s.Config.defaultLimits(), Now: s.Config.clock()}
+	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
 	s.Domains = domain.New(domain.Options{
-		DB: s.DB, Events: s.Events, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.Config.senderAddrs(), UsesSmartHost: s.Config.usesSmartHost(),
+		DB: s.DB, Events: s.Events, Audit: s.Audit, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.Config.senderAddrs(), UsesSmartHost: s.Config.usesSmartHost(),
 		Ports:         domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
 		ReservedNames: []string{"simulator.test"}, FirstCheckDelay: s.Config.FirstDomainCheck, HasMailboxes: mailbox.HasAddresses, GenerateKey: s.Config.GenerateKey, Now: time.Now, Log: s.Log,
 	})
@@ -59,13 +60,12 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	if err := s.openMigrations(); err != nil {
 		return err
 	}
-	s.imapSessions = imapd.NewSessions()
+	s.imapSessions = imapd.NewSessions(s.DB, s.Hub, s.Log)
 	s.Mailboxes = mailbox.Open(mailbox.Options{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Events: s.Events, Accounts: s.Accounts, Hasher: hasher, SCRAM: s.newSCRAM(hasher), Logins: s.Logins, Now: time.Now,
 		MaxQuotaMB: int(s.Config.MaxQuotaMB), StorageLimit: s.Limits.StorageLimit, Host: s.Config.Host, Postmaster: s.Config.Postmaster, OwnerAddresses: s.ownerAddresses, VerifiedName: s.Domains.VerifiedName, FindHosted: s.Domains.FindHosted,
 		CreateFolders: s.Folders.Provision, DeleteMail: s.deleteMail, RemainingMessages: s.Folders.RemainingMessages, OnRevoked: s.imapSessions.RecheckLogins,
 	})
-	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}
 	s.Transfers = &mailio.Service{Folders: s.Folders, Blobs: s.Blobs, Now: time.Now, Log: s.Log}
 	if err := s.openRemoteAgent(); err != nil {
 		return err

@@ -191,9 +191,9 @@ func TestSuspendedWhileIdle(t *testing.T) {
 			on, off func() error
 		}{
 			{"the account", func() error { return s.Accounts.SetStatus(ctx, box.Account, account.StatusSuspended) }, func() error { return s.Accounts.SetStatus(ctx, box.Account, account.StatusActive) }},
-			{"the account, by command", func() error { return desk.SetAccountStatus(ctx, box.Account, account.StatusSuspended) }, func() error { return desk.SetAccountStatus(ctx, box.Account, account.StatusActive) }},
-			{"the domain", func() error { _, err := s.Domains.SetSuspended(ctx, "demo.test", true); return err }, func() error { _, err := s.Domains.SetSuspended(ctx, "demo.test", false); return err }},
-			{"the domain, by command", func() error { return desk.SuspendDomain(ctx, "demo.test", true) }, func() error { return desk.SuspendDomain(ctx, "demo.test", false) }},
+			{"the account, by command", func() error { return desk.Accounts.SetStatus(ctx, box.Account, account.StatusSuspended) }, func() error { return desk.Accounts.SetStatus(ctx, box.Account, account.StatusActive) }},
+			{"the domain", func() error { return s.Domains.SetSuspended(ctx, "demo.test", true) }, func() error { return s.Domains.SetSuspended(ctx, "demo.test", false) }},
+			{"the domain, by command", func() error { return desk.Domains.SetSuspended(ctx, "demo.test", true) }, func() error { return desk.Domains.SetSuspended(ctx, "demo.test", false) }},
 			{"the mailbox", func() error { return setBox(mailbox.StatusSuspended) }, func() error { return setBox(mailbox.StatusActive) }},
 			{"the password", func() error {
 				_, err := s.Mailboxes.SetPassword(ctx, box.Account, box.ID, &alice.Password)

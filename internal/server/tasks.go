@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -37,23 +36,6 @@ func (d *taskGroup) run(f func(ctx context.Context) error) {
 func (d *taskGroup) stop() {
 	d.cancel()
 	d.running.Wait()
-}
-
-// sweepBlobs deletes files that no message refers to. It deletes a file the second time that it
-// finds it.
-func (s *Server) sweepBlobs(ctx context.Context) error {
-	tick := time.NewTicker(blob.SweepDelay)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		if _, err := s.Blobs.Sweep(ctx); err != nil && ctx.Err() == nil {
-			s.logFailure("sweeping files")(err)
-		}
-	}
 }
 
 // notifyInterval is how long signals for other nodes are collected: each notification is a

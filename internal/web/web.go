@@ -57,8 +57,6 @@ type Services struct {
 	SandboxOutbox *relay.Sandbox // the sandbox's outbox; nil outside the sandbox
 	ClientSetup   *clientsetup.Service
 	SetupChecker  *clientsetup.Checker
-	// SuspendDomain suspends a domain on behalf of an operator, or lifts the suspension.
-	SuspendDomain func(ctx context.Context, name string, yes bool) error
 	BaseURL       string // URL of the service, without a trailing slash, for links
 	Version       string
 	Log           *slog.Logger
