@@ -29,8 +29,8 @@ func (c *restoreCommand) Run() error {
 	if c.Unverified && c.Manifest != "" {
 		return errors.New("--manifest and --unverified exclude each other")
 	}
-	done, err := server.Restore(ctx, c.config(), c.Folder, server.RestoreOptions{
-		Moved: c.Moved, Hold: c.Hold, RevokeKeys: c.EndKeys, RestoreOptions: backup.RestoreOptions{Unverified: c.Unverified, Manifest: c.Manifest},
+	done, err := server.Restore(ctx, c.config(), c.Folder, backup.RestoreOptions{
+		Moved: c.Moved, Hold: c.Hold, RevokeKeys: c.EndKeys, Unverified: c.Unverified, Manifest: c.Manifest,
 	})
 	if err != nil && ctx.Err() != nil {
 		return errors.New("interrupted; the service is not restored, begin again")
@@ -47,7 +47,7 @@ func (c *restoreCommand) Run() error {
 }
 
 // printAccess prints whose access ended with the restore, and whose is valid again.
-func (c *restoreCommand) printAccess(done *server.RestoreResult) {
+func (c *restoreCommand) printAccess(done *backup.RestoreResult) {
 	fmt.Printf("ended: %d sessions of the dashboard and %d links (invitations, new passwords, setup, profiles)\n", done.Sessions, done.Links)
 	switch {
 	case c.EndKeys:

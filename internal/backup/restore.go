@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/durable"
@@ -22,6 +23,17 @@ const restoreFolder = ".restore"
 
 // RestoreOptions are the options of Restore.
 type RestoreOptions struct {
+	// Moved says that the service has not run since the backup. Otherwise every folder gets a
+	// new UIDVALIDITY, so that mail clients reload it, as UIDs assigned since will be assigned
+	// again. Events continue at positions that were not assigned since. And the database gets a
+	// new instance name, so that it deletes no file of the former one's folder.
+	Moved bool
+	// Hold holds the queued deliveries, which may have been sent since the backup, until an
+	// operator releases them.
+	Hold bool
+	// RevokeKeys deletes all API keys and app passwords. Otherwise those of the backup work
+	// again, including those that were deleted since.
+	RevokeKeys bool
 	// Unverified accepts a backup without a manifest, as made by releases before manifests: files
 	// are not verified.
 	Unverified bool
@@ -37,15 +49,18 @@ type RestoreResult struct {
 	// one of them.
 	Extra      int
 	FirstExtra string
+
+	Sessions, Links    int64                 // number revoked
+	Keys, AppPasswords int64                 // number revoked or, without RevokeKeys, number that work
+	KeyNames           []account.KeyIdentity // keys that work, at most maxListedKeys
 }
 
 // Restore creates a service from a backup, on either engine, whichever the backup is of. It doesn't
 // trust the backup's directory: it reads only regular files, verifies each against the manifest,
 // and compares the database's schema with that of its version. The caller must have locked the data
-// directory. Restore overwrites nothing except what an interrupted Restore left. ready receives the
-// new database before anybody uses it, and changes what must differ. The complete database gets its
-// final place last.
-func Restore(ctx context.Context, from string, s Service, o RestoreOptions, ready func(ctx context.Context, d *db.DB) error) (done RestoreResult, err error) {
+// directory. Restore overwrites nothing except what an interrupted Restore left. The
+// complete database gets its final place last.
+func Restore(ctx context.Context, from string, s Service, o RestoreOptions) (done RestoreResult, err error) {
 	if err := CheckFolder(from); err != nil {
 		return done, err
 	}
@@ -73,7 +88,7 @@ func Restore(ctx context.Context, from string, s Service, o RestoreOptions, read
 	if err := db.CheckSnapshot(ctx, r.databasePath); err != nil {
 		return done, fmt.Errorf("%s: %w", filepath.Join(from, databaseFile), err)
 	}
-	if err := r.copyBlobs(ctx, ready); err != nil {
+	if err := r.copyBlobs(ctx); err != nil {
 		return r.result, err
 	}
 	if err := r.restoreSmall(ctx); err != nil {

@@ -105,7 +105,7 @@ func (r *restoreRun) findManifest(ctx context.Context, database entry) error {
 }
 
 // copyBlobs copies the files of large messages, and prepares the database.
-func (r *restoreRun) copyBlobs(ctx context.Context, ready func(context.Context, *db.DB) error) (err error) {
+func (r *restoreRun) copyBlobs(ctx context.Context) (err error) {
 	d, err := db.Open(ctx, db.Options{URL: "sqlite:" + r.databasePath, Exclusive: true})
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func (r *restoreRun) copyBlobs(ctx context.Context, ready func(context.Context, 
 	if err := lease.ExpireAll(ctx, d); err != nil {
 		return err
 	}
-	return ready(ctx, d)
+	return r.adapt(ctx, d)
 }
 
 // restoreSmall copies the key and the certificates unless they exist.

@@ -52,7 +52,21 @@ func OpenAdminTools(ctx context.Context, data, database string) (*AdminTools, er
 	}
 	// If a signal is lost, nodes notice a few seconds later, as they also poll.
 	hub := &notify.Hub{Forward: func(keys []notify.Key) { _ = d.Notify(ctx, notify.Encode(keys)...) }}
-	return newAdminTools(d, hub), nil
+	messages, log := &outbound.Messages{DB: d, Now: time.Now}, &audit.Log{DB: d, Now: time.Now}
+	return &AdminTools{
+		db: d, hub: hub, Accounts: account.New(d, hub, time.Now), Audit: log, Domains: domain.New(domain.Options{DB: d, Hub: hub, Audit: log, Now: time.Now}),
+		Users: &user.Users{DB: d, Now: time.Now}, Limits: &quota.Limiter{DB: d, Hub: hub, Now: time.Now},
+		Queue: &admin.Queue{
+			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: messages.MessageInfo, LoadViews: messages.MessageViews,
+			Wake: hub.Wake,
+		},
+	}, nil
+}
+
+// Close signals running nodes what has changed, and closes the database.
+func (d *AdminTools) Close() error {
+	d.hub.Flush()
+	return d.db.Close()
 }
 
 var errNotInitialized = errors.New("no service has run")
@@ -75,22 +89,4 @@ func (c *Config) checkInitialized(ctx context.Context) error {
 		err = fmt.Errorf("%w on the data folder %s: %w", errNotInitialized, c.Data, pe.Err)
 	}
 	return err
-}
-
-func newAdminTools(d *db.DB, hub *notify.Hub) *AdminTools {
-	messages, log := &outbound.Messages{DB: d, Now: time.Now}, &audit.Log{DB: d, Now: time.Now}
-	return &AdminTools{
-		db: d, hub: hub, Accounts: account.New(d, hub, time.Now), Audit: log, Domains: domain.New(domain.Options{DB: d, Hub: hub, Audit: log, Now: time.Now}),
-		Users: &user.Users{DB: d, Now: time.Now}, Limits: &quota.Limiter{DB: d, Hub: hub, Now: time.Now},
-		Queue: &admin.Queue{
-			DB: d, Events: &event.Log{DB: d, Hub: hub, Now: time.Now}, Now: time.Now, Describe: messages.MessageInfo, LoadViews: messages.MessageViews,
-			Wake: hub.Wake,
-		},
-	}
-}
-
-// Close signals running nodes what has changed, and closes the database.
-func (d *AdminTools) Close() error {
-	d.hub.Flush()
-	return d.db.Close()
 }

@@ -9,18 +9,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
-	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/backup"
-	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/event"
-	"github.com/mailstead/mailstead/internal/folder"
-	"github.com/mailstead/mailstead/internal/mailbox"
-	"github.com/mailstead/mailstead/internal/notify"
-	"github.com/mailstead/mailstead/internal/queue/admin"
 	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/user"
 )
 
 // Backup updates the backup of a service in a folder, whether or not the service is running. Of
@@ -45,35 +36,8 @@ func Backup(ctx context.Context, c Config, to string) (backup.Info, error) {
 	return backup.Take(ctx, s, to, Version)
 }
 
-// RestoreOptions are the options of Restore.
-type RestoreOptions struct {
-	// Moved says that the service has not run since the backup. Otherwise every folder gets a
-	// new UIDVALIDITY, so that mail clients reload it, as UIDs assigned since will be assigned
-	// again. Events continue at positions that were not assigned since. And the database gets a
-	// new instance name, so that it deletes no file of the former one's folder.
-	Moved bool
-	// Hold holds the queued deliveries, which may have been sent since the backup, until an
-	// operator releases them.
-	Hold bool
-	// RevokeKeys deletes all API keys and app passwords. Otherwise those of the backup work
-	// again, including those that were deleted since.
-	RevokeKeys bool
-	backup.RestoreOptions
-}
-
-// RestoreResult is the result of Restore.
-type RestoreResult struct {
-	backup.RestoreResult
-	Sessions, Links    int64                 // number revoked
-	Keys, AppPasswords int64                 // number revoked or, without RevokeKeys, number that work
-	KeyNames           []account.KeyIdentity // keys that work, at most MaxListedKeys
-}
-
-// MaxListedKeys is the maximum number of API keys in RestoreResult.KeyNames.
-const MaxListedKeys = 100
-
 // Restore restores a backup to a data folder and database on which no service has run.
-func Restore(ctx context.Context, c Config, from string, how RestoreOptions) (done RestoreResult, err error) {
+func Restore(ctx context.Context, c Config, from string, o backup.RestoreOptions) (done backup.RestoreResult, err error) {
 	s, err := c.backupService()
 	if err != nil {
 		return done, err
@@ -92,49 +56,7 @@ func Restore(ctx context.Context, c Config, from string, how RestoreOptions) (do
 		return done, err
 	}
 	defer data.close() //nolint:errcheck // it only unlocks
-	done.RestoreResult, err = backup.Restore(ctx, from, s, how.RestoreOptions, func(ctx context.Context, d *db.DB) error {
-		if err := done.revokeAccess(ctx, d, how.RevokeKeys); err != nil {
-			return err
-		}
-		if !how.Moved {
-			if err := errors.Join(folder.RenewUIDValidity(ctx, d, time.Now()), event.SkipPositions(ctx, d, time.Now()), d.ResetInstanceName(ctx)); err != nil {
-				return err
-			}
-		}
-		if !how.Hold {
-			return nil
-		}
-		_, err := newAdminTools(d, &notify.Hub{}).Queue.Hold(ctx, admin.Command{All: true, ExistingOnly: true, Reason: "restored from a backup"})
-		return err
-	})
-	return done, err
-}
-
-// revokeAccess deletes the sessions and links of the backup and, if keys is set, its API keys
-// and app passwords. Otherwise it counts and lists those that work.
-func (r *RestoreResult) revokeAccess(ctx context.Context, d *db.DB, keys bool) (err error) {
-	if r.Sessions, r.Links, err = user.DeleteSessionsAndLinks(ctx, d); err != nil {
-		return err
-	}
-	profiles, err := mailbox.DeleteProfileLinks(ctx, d)
-	if err != nil {
-		return err
-	}
-	r.Links += profiles
-	if keys {
-		if r.Keys, err = account.DeleteAllKeys(ctx, d); err == nil {
-			r.AppPasswords, err = mailbox.DeleteAppPasswords(ctx, d)
-		}
-		return err
-	}
-	if r.AppPasswords, err = mailbox.CountAppPasswords(ctx, d); err != nil {
-		return err
-	}
-	return newAdminTools(d, &notify.Hub{}).Accounts.EachKey(ctx, func(k account.KeyIdentity) {
-		if r.Keys++; len(r.KeyNames) < MaxListedKeys {
-			r.KeyNames = append(r.KeyNames, k)
-		}
-	})
+	return backup.Restore(ctx, from, s, o)
 }
 
 // backupService returns the locations of the service's data, and its secret key if given.

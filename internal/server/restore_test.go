@@ -86,8 +86,8 @@ func copyOf(t *testing.T, dir string) string {
 	return to
 }
 
-func restore(ctx context.Context, data, from string, o backup.RestoreOptions) (server.RestoreResult, error) {
-	return server.Restore(ctx, server.Config{Data: data, Database: "sqlite"}, from, server.RestoreOptions{RestoreOptions: o})
+func restore(ctx context.Context, data, from string, o backup.RestoreOptions) (backup.RestoreResult, error) {
+	return server.Restore(ctx, server.Config{Data: data, Database: "sqlite"}, from, o)
 }
 
 func must(t *testing.T, err error) {
@@ -326,7 +326,7 @@ func TestRestoreEndsAccess(t *testing.T) {
 	for _, end := range []bool{false, true} {
 		data := filepath.Join(t.TempDir(), "data")
 		done, err := server.Restore(t.Context(), server.Config{Data: data, Database: "sqlite"}, from,
-			server.RestoreOptions{RevokeKeys: end, RestoreOptions: backup.RestoreOptions{Manifest: about.ManifestSum}})
+			backup.RestoreOptions{RevokeKeys: end, Manifest: about.ManifestSum})
 		must(t, err)
 		if done.Links != 1 || done.Keys < 2 || end != (len(done.KeyNames) == 0) {
 			t.Errorf("%+v", done)
