@@ -28,7 +28,7 @@ var layers = map[string]int{
 	"account": 4, "domain": 4, "webhook": 4, "thread": 4, "route": 4, "suppression": 4, "stat": 4, "quota": 4, "user": 4, "listener": 4,
 	"mailbox": 5, "queue": 5, "servicemail": 5,
 	"folder": 6, "outbound": 6, "relay": 6,
-	"fulltext": 7, "spam": 7, "migration": 7, "clientsetup": 7, "mailio": 7, "backup": 7,
+	"fulltext": 7, "spam": 7, "migration": 7, "clientsetup": 7, "demo": 7, "mailio": 7, "backup": 7,
 	"inbound": 8, "doctor": 8, "web": 8,
 	"imapd": 9, "smtpd": 9, "api": 9, "dashboard": 9,
 	"server":        10,

@@ -4,248 +4,35 @@ package server
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
-	"io/fs"
-	"net/netip"
-	"os"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/durable"
-	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/demo"
 	"github.com/mailstead/mailstead/internal/lease"
-	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/quota"
-	"github.com/mailstead/mailstead/internal/secret"
-	"github.com/mailstead/mailstead/internal/user"
-)
-
-// Names of the sandbox.
-const (
-	devHost   = "mail.mailstead.test"
-	devDomain = "demo.test"
-	devEmail  = "you@" + devDomain
 )
 
 // DevConfig returns the configuration of `mailstead dev`.
 func DevConfig(data string) Config {
 	c := Config{
-		Dev: true, Host: devHost, Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
-		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + devDomain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: lease.DefaultDuration, DatabaseWait: db.DefaultMaxWait, LogLevel: "warn",
+		Dev: true, Host: "mail.mailstead.test", Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
+		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + demo.Domain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: lease.DefaultDuration, DatabaseWait: db.DefaultMaxWait, LogLevel: "warn",
 		KeepMessages: 30, KeepAttempts: 30, KeepThreads: 365, KeepEvents: 30, FirstDomainCheck: 250 * time.Millisecond,
 	}
 	c.setLimits(quota.Defaults())
 	return c
 }
 
-// DevInfo is the content of dev.json: everything that a script needs to start.
-type DevInfo struct {
-	BaseURL   string         `json:"base_url"`
-	APIKey    string         `json:"api_key"`
-	Domain    devDomainInfo  `json:"domain"`
-	Mailboxes []devMailbox   `json:"mailboxes"`
-	Dashboard *devDashboard  `json:"dashboard"`
-	Ports     map[string]int `json:"ports"`
-	CACert    string         `json:"ca_cert"`
-}
-
-type devDomainInfo struct {
-	ID   db.ID  `json:"id"`
-	Name string `json:"name"`
-}
-
-type devMailbox struct {
-	ID       db.ID  `json:"id"`
-	Address  string `json:"address"`
-	Password string `json:"password"`
-}
-
-// devDashboard holds the credentials for the dashboard.
-type devDashboard struct {
-	URL      string `json:"url"`
-	Email    string `json:"email"`
-	Password string `json:"password"`
-}
-
-// seedDemo creates the demonstration account, domain and mailboxes with the same calls as
-// customers use, or finds them from an earlier start. Then it writes dev.json. It runs when all
-// listeners are open.
-func (s *Server) seedDemo(ctx context.Context) error {
-	dev := &DevInfo{BaseURL: s.baseURL(), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}}
+// seedDemo creates the demonstration data of dev.
+func (s *Server) seedDemo(ctx context.Context) (err error) {
+	d := &demo.Service{
+		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Users: s.Users,
+		File: s.data.file("dev.json"), BaseURL: s.baseURL(), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}, Log: s.Log,
+	}
 	for name := range standardPorts {
-		dev.Ports[name] = int(s.port(name))
+		d.Ports[name] = int(s.port(name))
 	}
-	before := s.readDevInfo()
-	acc, err := s.Accounts.ByEmail(ctx, devEmail)
-	if fault.Is(err, fault.NotFound) {
-		acc, err = s.Accounts.Create(ctx, devEmail, "Demo")
-	}
-	if err != nil {
-		return fmt.Errorf("making the demonstration account: %w", err)
-	}
-	dev.APIKey = before.APIKey
-	if _, err := s.Accounts.Authenticate(ctx, dev.APIKey, netip.MustParseAddr("127.0.0.1")); err != nil {
-		if _, dev.APIKey, err = s.Accounts.CreateKey(ctx, acc.ID, account.KeyParams{Name: "dev.json"}); err != nil {
-			return fmt.Errorf("making an API key: %w", err)
-		}
-	}
-	if err := s.seedDemoDomain(ctx, acc.ID, dev); err != nil {
-		return fmt.Errorf("verifying %s: %w", devDomain, err)
-	}
-	for _, name := range []string{"alice", "bob"} {
-		if err := s.seedDemoMailbox(ctx, acc.ID, name, before, dev); err != nil {
-			return fmt.Errorf("making %s@%s: %w", name, devDomain, err)
-		}
-	}
-	if err := s.seedDemoUser(ctx, acc.ID, before, dev); err != nil {
-		return fmt.Errorf("making a user of the dashboard: %w", err)
-	}
-	s.Dev = dev
-	return s.writeDevInfo()
-}
-
-// seedDemoUser creates a user for the dashboard.
-func (s *Server) seedDemoUser(ctx context.Context, acc db.ID, before, dev *DevInfo) error {
-	dev.Dashboard = &devDashboard{URL: s.baseURL() + "/", Email: devEmail}
-	if before.Dashboard != nil {
-		dev.Dashboard.Password = before.Dashboard.Password
-	}
-	who, err := s.Users.ByEmail(ctx, devEmail)
-	if err == nil && dev.Dashboard.Password != "" {
-		return nil
-	}
-	dev.Dashboard.Password = secret.NewPassword()
-	if err == nil { // dev.json was lost
-		token, err := s.Users.CreateResetLink(ctx, who, false)
-		if err != nil {
-			return err
-		}
-		return s.Users.ResetPassword(ctx, token, dev.Dashboard.Password, nil)
-	}
-	if !fault.Is(err, fault.NotFound) {
-		return err
-	}
-	if err := s.Accounts.EnsureOperators(ctx); err != nil {
-		return err
-	}
-	_, err = s.Users.Create(ctx, user.CreateParams{Email: devEmail, Name: "You", Password: dev.Dashboard.Password}, account.OperatorAccount, acc)
-	return err
-}
-
-// seedDemoDomain adds the domain and verifies it through the DNS sandbox.
-func (s *Server) seedDemoDomain(ctx context.Context, acc db.ID, dev *DevInfo) error {
-	d, err := s.Domains.Create(ctx, acc, devDomain)
-	if fault.Is(err, fault.Conflict) {
-		found, _, listErr := s.Domains.List(ctx, acc, db.Page{Limit: db.MaxPageSize})
-		if listErr != nil {
-			return listErr
-		}
-		for _, f := range found {
-			if f.Name == devDomain {
-				d, err = f, nil
-			}
-		}
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := s.Domains.VerifyOwnership(ctx, acc, d.ID); err != nil {
-		return err
-	}
-	if d, err = s.Domains.CheckDNS(ctx, acc, d.ID); err != nil {
-		return err
-	}
-	if !d.Sends || !d.Receives {
-		return errors.New("the DNS sandbox did not answer as it should")
-	}
-	dev.Domain = devDomainInfo{d.ID, d.Name}
-	return nil
-}
-
-func (s *Server) seedDemoMailbox(ctx context.Context, acc db.ID, name string, before, dev *DevInfo) error {
-	wanted := name + "@" + devDomain
-	found, _, err := s.Mailboxes.List(ctx, acc, mailbox.Filter{Domain: dev.Domain.ID}, db.Page{Limit: db.MaxPageSize})
-	if err != nil {
-		return err
-	}
-	for _, m := range found {
-		if m.Address != wanted {
-			continue
-		}
-		for _, known := range before.Mailboxes {
-			if _, err := s.Mailboxes.Authenticate(ctx, mailbox.IMAP, wanted, known.Password, netip.MustParseAddr("127.0.0.1")); known.ID == m.ID && err == nil {
-				dev.Mailboxes = append(dev.Mailboxes, known)
-				return nil
-			}
-		}
-		password, err := s.Mailboxes.SetPassword(ctx, acc, m.ID, nil)
-		dev.Mailboxes = append(dev.Mailboxes, devMailbox{m.ID, wanted, password})
-		return err
-	}
-	m, password, err := s.Mailboxes.Create(ctx, acc, mailbox.CreateParams{Domain: dev.Domain.ID, LocalPart: name})
-	dev.Mailboxes = append(dev.Mailboxes, devMailbox{m.ID, wanted, password})
-	return err
-}
-
-// readDevInfo returns the DevInfo of an earlier start; an empty one if there was none.
-func (s *Server) readDevInfo() *DevInfo {
-	dev := &DevInfo{}
-	text, err := os.ReadFile(s.data.file("dev.json"))
-	if err == nil {
-		err = json.Unmarshal(text, dev)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		s.Log.Warn("the former dev.json can't be read; new passwords are made", "error", err)
-		return &DevInfo{}
-	}
-	return dev
-}
-
-// writeDevInfo replaces dev.json atomically: no script reads half of it, and no power failure
-// empties it.
-func (s *Server) writeDevInfo() error {
-	text, err := json.MarshalIndent(s.Dev, "", "  ")
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(s.data.file("dev.json"), append(text, '\n'), 0o600)
-}
-
-// Print writes instructions for getting started.
-func (d *DevInfo) Print(w io.Writer) error {
-	alice, bob := d.Mailboxes[0], d.Mailboxes[1]
-	_, err := fmt.Fprintf(w, `
-Mailstead is running. Everything below is local: nothing leaves this machine.
-
-  Dashboard %[1]s/     %[13]s  %[14]s
-  API       %[1]s/api/v1     key %[2]s
-  IMAP      127.0.0.1:%[3]d (TLS), %[4]d (STARTTLS)
-  SMTP      127.0.0.1:%[5]d (STARTTLS), %[6]d (TLS), %[7]d (MX)
-  Mailboxes %[8]s  %[9]s
-            %[10]s    %[11]s
-  CA        %[12]s
-
-Send a message:
-
-  curl -s %[1]s/api/v1/outbound/send \
-    -H 'Authorization: Bearer %[2]s' -H 'Content-Type: application/json' \
-    -d '{"from_email":"%[8]s","to":["%[10]s"],"subject":"Hello","text":"Hello, Bob!"}'
-
-Read it in bob's mailbox:
-
-  curl -s --cacert %[12]s 'imaps://localhost:%[3]d/INBOX;MAILINDEX=*' --user '%[10]s:%[11]s'
-
-See what happened:
-
-  curl -s %[1]s/api/v1/events -H 'Authorization: Bearer %[2]s'
-
-Stop with Ctrl-C. The same things stand in dev.json, next to the data.
-`, d.BaseURL, d.APIKey, d.Ports["imaps"], d.Ports["imap"], d.Ports["submission"], d.Ports["submissions"], d.Ports["smtp"],
-		alice.Address, alice.Password, bob.Address, bob.Password, d.CACert, d.Dashboard.Email, d.Dashboard.Password)
+	s.Dev, err = d.Seed(ctx)
 	return err
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/dashboard"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/demo"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
@@ -58,7 +59,7 @@ import (
 type Server struct {
 	Config Config
 	Log    *slog.Logger
-	Dev    *DevInfo // content of dev.json; nil for serve
+	Dev    *demo.Info // content of dev.json; nil for serve
 	// SetupURL is the one-time sign-up link for the first user; "" when there is a user.
 	SetupURL string
 

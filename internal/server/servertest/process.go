@@ -23,7 +23,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/client"
-	"github.com/mailstead/mailstead/internal/server"
+	"github.com/mailstead/mailstead/internal/demo"
 )
 
 // Timeout is how long to wait for another process, on a slow shared machine.
@@ -43,14 +43,14 @@ func Build(dir string) (path string, err error) {
 // Process is the built program as a separate process, which can be stopped and started again. It
 // runs as the sandbox or, with ServeFlags, as the service.
 type Process struct {
-	Path       string         // path of the program
-	Data       string         // data folder
-	Database   string         // "sqlite", or a URL
-	ServeFlags []string       // flags of `mailstead serve`; nil runs `mailstead dev`
-	Wrapper    []string       // command that runs the program, if any
-	Dev        server.DevInfo // for the sandbox; for the service the ports, and what a test adds
-	Cmd        *exec.Cmd      // nil while the program isn't running
-	Done       chan struct{}  // closed when the process has ended
+	Path       string        // path of the program
+	Data       string        // data folder
+	Database   string        // "sqlite", or a URL
+	ServeFlags []string      // flags of `mailstead serve`; nil runs `mailstead dev`
+	Wrapper    []string      // command that runs the program, if any
+	Dev        demo.Info     // for the sandbox; for the service the ports, and what a test adds
+	Cmd        *exec.Cmd     // nil while the program isn't running
+	Done       chan struct{} // closed when the process has ended
 
 	t        testing.TB
 	portBase int // base of its ports
