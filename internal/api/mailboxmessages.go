@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/summary"
 	"github.com/mailstead/mailstead/internal/web"
 )
@@ -116,7 +117,7 @@ func (a *API) listMailboxMessages(ctx context.Context, p account.Principal, in *
 	if err := mergeFaults(&bad, err); err != nil {
 		return none, err
 	}
-	f := folder.MessageFilter{Folder: in.Folder, From: in.From, Subject: in.Subject}
+	f := search.MessageFilter{Folder: in.Folder, From: in.From, Subject: in.Subject}
 	if in.Since != "" {
 		if f.Since, err = time.Parse(time.RFC3339, in.Since); err != nil {
 			bad.Add("since", "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
@@ -128,7 +129,7 @@ func (a *API) listMailboxMessages(ctx context.Context, p account.Principal, in *
 	if err := bad.Err(); err != nil {
 		return none, err
 	}
-	found, more, next, err := a.Folders.ListMessages(ctx, box, f, at)
+	found, more, next, err := a.Searcher.ListMessages(ctx, box, f, at)
 	if err != nil {
 		return none, notFoundAsFieldFault(err, "folder", "There is no such folder in this mailbox.")
 	}

@@ -229,20 +229,13 @@ func (b *Blob) Discard(ctx context.Context) {
 	}
 }
 
-// loadBatchSize is the number of blobs that one query reads.
-const loadBatchSize = 16
-
 // LoadAll returns stored blobs in the order of ids. A blob without a row, or with an unreadable
 // row, is nil; Load returns which. The bytes in the rows are in memory then, so pass few ids.
 func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 	all := make([]*Blob, len(ids))
-	for at := 0; at < len(ids); at += loadBatchSize {
-		group := ids[at:min(at+loadBatchSize, len(ids))]
-		var args [loadBatchSize]any
-		for i := range args {
-			args[i] = group[min(i, len(group)-1)]
-		}
-		err := s.DB.Each(ctx, findGroupQuery.With(args[:]...), func(r db.Row) error {
+	for at := 0; at < len(ids); at += db.ListSize {
+		group := ids[at:min(at+db.ListSize, len(ids))]
+		err := s.DB.Each(ctx, findGroupQuery.With(db.ListArgs(len(group), func(i int) any { return group[i] })...), func(r db.Row) error {
 			b, row := s.ScanTargets()
 			if err := r.Scan(row...); err != nil {
 				return err

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/outbound/index"
@@ -146,7 +147,7 @@ type messageSearch struct {
 	mailbox          mailbox.Mailbox // the selected mailbox, if any
 	wholeMailbox     bool            // whether to list all its messages, not only received ones
 	sentFilter       index.Filter
-	receivedFilter   folder.MessageFilter
+	receivedFilter   search.MessageFilter
 	recipientMailbox mailbox.Mailbox // the mailbox with the recipient's address
 
 	results []messageRow
@@ -174,7 +175,7 @@ func (d *Dashboard) parseMessageSearch(v *requestContext, q url.Values, directio
 	}
 	l.sentFilter = parseSentFilter(&bad, q)
 	l.sentFilter.Since, l.sentFilter.Until, l.sentFilter.Mailbox = since, until, l.mailbox.ID
-	l.receivedFilter = folder.MessageFilter{From: text("from"), To: text("recipient"), Words: strings.Fields(text("subject")), Thread: text("thread"), Since: since, Until: until}
+	l.receivedFilter = search.MessageFilter{From: text("from"), To: text("recipient"), Words: strings.Fields(text("subject")), Thread: text("thread"), Since: since, Until: until}
 	if l.sentFilter.Status != "" || len(l.sentFilter.Metadata)+len(l.sentFilter.MetadataKeys) > 0 { // only sent messages have these
 		if l.direction == directionReceived {
 			bad.Add("status", "sent_only", "Only sent messages have a state or metadata.")
@@ -313,9 +314,9 @@ func (d *Dashboard) searchReceived(v *requestContext, l *messageSearch, at db.Pa
 		filter.To, box = "", l.recipientMailbox.ID
 	}
 	if box != 0 {
-		return d.Folders.ListMessages(v.ctx, box, filter, at)
+		return d.Searcher.ListMessages(v.ctx, box, filter, at)
 	}
-	return d.Folders.ListReceived(v.ctx, v.session.Account, filter, at)
+	return d.Searcher.ListReceived(v.ctx, v.session.Account, filter, at)
 }
 
 // fillMailboxAddresses adds the mailbox addresses of received messages, and removes messages in

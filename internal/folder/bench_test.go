@@ -177,23 +177,6 @@ func fileOne(h *fixture, _ int64, u Upload) {
 func BenchmarkDeliver2(b *testing.B)  { benchFile(b, 1, fileOne) }
 func BenchmarkDeliver64(b *testing.B) { benchFile(b, 32, fileOne) }
 
-func BenchmarkSearch(b *testing.B) {
-	for name, c := range map[string]Criterion{
-		"unseen":  {Test: HasFlags, Flags: Seen, Not: true},
-		"subject": {Test: InEnvelope, Header: "subject", Text: "nothing"},
-		"body":    {Test: InBody, Text: "nowhere"},
-	} {
-		b.Run(name, func(b *testing.B) {
-			eachBench(b, many, func(b *testing.B, h *fixture, v *View) {
-				for b.Loop() {
-					_, err := v.Search(h.ctx(), c, nil)
-					h.must(err)
-				}
-			})
-		})
-	}
-}
-
 // BenchmarkResync finds 100 changed messages and 100 UIDs of expunged ones, in a folder of a
 // thousand and in one of a million.
 func BenchmarkResync(b *testing.B) {

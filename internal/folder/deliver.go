@@ -248,3 +248,13 @@ func notNil(b []byte) []byte {
 	}
 	return b
 }
+
+// maxIndexDelayFactor is the maximum pause of indexing, as a multiple of its working time, on top
+// of its usual pause. At the maximum it uses a twentieth of a processor, otherwise a quarter.
+const maxIndexDelayFactor = 16
+
+// IndexDelay returns how long indexing must pause after a batch that took so long. The busier
+// filing is, the longer the pause; see notify.LoadGauge.
+func (s *Folders) IndexDelay(took time.Duration) time.Duration {
+	return s.load.RestTime(s.Now(), took, maxIndexDelayFactor)
+}

@@ -27,7 +27,7 @@ const (
 	FetchBlobID                             // BlobID
 	FetchContent                            // Content, and BlobID
 	FetchThread                             // Thread
-	FetchReferences                         // ReferenceKeys, and Envelope
+	FetchReferences                         // what ThreadKeys returns, and Envelope
 )
 
 // MessageRow is a message as Fetch returns it.
@@ -40,7 +40,7 @@ type MessageRow struct {
 	Envelope      []byte
 	Structure     []byte
 	Thread        string     // the account's thread that it is in, as ThreadRef has it; "" for none
-	ReferenceKeys []byte     // what encodeReferences returns for its header; empty if not stored
+	referenceKeys []byte     // what encodeReferences returns for its header; empty if not stored
 	BlobID        db.ID      // for blob.Store.Load
 	Content       *blob.Blob // nil if the bytes are gone
 	Private       bool       // as in Delivery; set with any FetchFields but FetchDates and FetchThread
@@ -88,7 +88,7 @@ const (
 func (want FetchFields) queries(row *MessageRow, dst []any) (ranges, list *db.Query, _ []any) {
 	switch {
 	case want&FetchReferences != 0:
-		return readReferencesQuery, readReferencesListQuery, append(dst, &row.BlobID, &row.Private, &row.Envelope, &row.ReferenceKeys)
+		return readReferencesQuery, readReferencesListQuery, append(dst, &row.BlobID, &row.Private, &row.Envelope, &row.referenceKeys)
 	case want&(FetchEnvelope|FetchStructure) == FetchEnvelope|FetchStructure:
 		return readAllQuery, readAllListQuery, append(dst, &row.BlobID, &row.Private, &row.Envelope, &row.Structure)
 	case want&FetchStructure != 0:
@@ -296,7 +296,7 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (r
 	bytes := 0
 	for p := range uidBatches(runs.Spans) {
 		err := v.store.DB.Each(ctx, p.statement(ranges, list, v.shared.id), func(r db.Row) error {
-			row.Envelope, row.Structure, row.ReferenceKeys = nil, nil, nil
+			row.Envelope, row.Structure, row.referenceKeys = nil, nil, nil
 			if err := r.Scan(dst...); err != nil {
 				return err
 			}
@@ -310,7 +310,7 @@ func (v *View) readPage(ctx context.Context, uids []uint32, want FetchFields) (r
 			row.Date, row.SavedAt = db.Time(date), db.Time(saved)
 			known = known[1:]
 			rows = append(rows, row)
-			if bytes += len(row.Envelope) + len(row.Structure) + len(row.ReferenceKeys); bytes > fetchPageBytes {
+			if bytes += len(row.Envelope) + len(row.Structure) + len(row.referenceKeys); bytes > fetchPageBytes {
 				return errPageFull
 			}
 			return nil
@@ -355,7 +355,8 @@ func (s *Folders) MessageIndex(ctx context.Context, r *MessageRow) (*message.Ind
 		return nil, err
 	}
 	defer in.Close() //nolint:errcheck // only read
-	return decodeIndex(in, nil)
+	index, _, err := message.ScanReader(in.All())
+	return index, err
 }
 
 // Envelope returns the ENVELOPE of a message that Fetch returned with FetchEnvelope. It reads the

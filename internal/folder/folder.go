@@ -59,15 +59,11 @@ type Options struct {
 	// BatchSize is how many messages other commands change in one commit, so that others can write
 	// in between; 0 is 5,000.
 	BatchSize int
-	// MaxScan is how many messages one page of a list examines at most; 0 is 5,000.
-	MaxScan int
 	// MaxMessages is how many messages a folder may hold; 0 is DefaultMaxMessages. Only mail that
 	// was accepted before the folder was full may exceed it.
 	MaxMessages int
 	// MaxFolders is how many folders a mailbox may have; 0 is DefaultMaxFolders.
 	MaxFolders int
-	// Index finds messages by their texts. Without it, Search and the lists of messages examine all.
-	Index Index
 }
 
 // Default limits.
@@ -105,9 +101,6 @@ func New(o Options) *Folders {
 	}
 	if o.BatchSize == 0 {
 		o.BatchSize = 5_000
-	}
-	if o.MaxScan == 0 {
-		o.MaxScan = 5_000
 	}
 	if o.MaxMessages == 0 {
 		o.MaxMessages = DefaultMaxMessages

@@ -100,7 +100,8 @@ func (v *View) addRecent(from, to uint32) {
 	}
 }
 
-func (v *View) isRecent(uid uint32) bool {
+// IsRecent reports whether a message is recent to the session.
+func (v *View) IsRecent(uid uint32) bool {
 	return len(v.recent) > 0 && snapshot.ContainsUID(v.recent, uid)
 }
 

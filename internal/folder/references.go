@@ -46,6 +46,17 @@ func messageKey(id string) int64 {
 	return thread.LookupKey(id)
 }
 
+// ThreadKeys returns the keys of Message-IDs by which THREAD connects messages that Fetch returned
+// with FetchReferences: that of the message itself, 0 for none, and those that it refers to. known
+// is false if the latter are not stored; FillReferences stores them.
+func (r *MessageRow) ThreadKeys() (id int64, references []int64, known bool) {
+	if ids := message.ParseMessageIDs(message.EnvelopeRawText(r.Envelope, message.EnvelopeMessageID)); len(ids) > 0 {
+		id = messageKey(ids[0])
+	}
+	references, known = decodeReferences(r.referenceKeys)
+	return id, references, known
+}
+
 // decodeReferences decodes the stored form. ok is false if there is none.
 func decodeReferences(b []byte) (keys []int64, ok bool) {
 	if len(b) == 0 || b[0] != referencesVersion {
@@ -57,19 +68,20 @@ func decodeReferences(b []byte) (keys []int64, ok bool) {
 	return keys, true
 }
 
-// Number of messages that backfillReferences reads, and writes, at once.
+// Limits of FillReferences.
 const (
-	referencesReadBatch  = 16
-	referencesWriteBatch = 512
+	referencesReadBatch     = 16 // messages
+	referencesWriteBatch    = 512
+	maxLoggedReferenceFails = 100
 )
 
-// backfillReferences reads the references of messages that were stored without them, and stores
+// FillReferences reads the references of messages that were stored without them, and stores
 // them. It skips messages that can't be read.
-func (v *View) backfillReferences(ctx context.Context, uids []uint32) error {
+func (v *View) FillReferences(ctx context.Context, uids []uint32) error {
 	type unknown struct{ message, blob db.ID }
 	var all []unknown
 	err := v.Fetch(ctx, uids, FetchReferences, func(r *MessageRow) error {
-		if _, ok := decodeReferences(r.ReferenceKeys); !ok {
+		if _, ok := decodeReferences(r.referenceKeys); !ok {
 			all = append(all, unknown{r.Message, r.BlobID})
 		}
 		return ctx.Err()
@@ -98,7 +110,7 @@ func (v *View) backfillReferences(ctx context.Context, uids []uint32) error {
 				if !blob.IsLost(err) {
 					return fmt.Errorf("reading what message %s answers: %w", some[i].message, err)
 				}
-				if unread++; unread <= maxLoggedUnreadable {
+				if unread++; unread <= maxLoggedReferenceFails {
 					v.store.Log.Error("reading what a message answers", "folder", v.shared.id, "message", some[i].message, "error", err)
 				}
 			}

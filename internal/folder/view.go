@@ -73,6 +73,12 @@ func (v *View) Folder() Folder { return v.row }
 // Len returns the number of messages that the session knows: the highest sequence number.
 func (v *View) Len() int { return v.snap.Len() }
 
+// Snapshot returns the messages that the session knows. They may include messages that are gone.
+func (v *View) Snapshot() *snapshot.Snapshot { return v.snap }
+
+// KeywordTable returns the table of the keyword sets in the Snapshot.
+func (v *View) KeywordTable() *snapshot.KeywordTable { return v.shared.keywords }
+
 // FirstUnseen returns the sequence number of the first unseen message, or 0.
 func (v *View) FirstUnseen() uint32 {
 	if i, found := v.snap.FirstWithout(Seen); found {
@@ -151,7 +157,7 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 func (v *View) flagChange(index int, e snapshot.Entry) FlagChange {
 	c := FlagChange{Seq: uint32(index + 1), UID: e.UID, Flags: e.Flags, Keywords: v.shared.keywords.Set(e.Keywords), ModSeq: e.ModSeq}
 	c.keywordsMissing = e.Keywords == snapshot.OverflowKeywords
-	if v.isRecent(e.UID) {
+	if v.IsRecent(e.UID) {
 		c.Flags |= Recent
 	}
 	return c

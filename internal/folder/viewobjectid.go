@@ -12,8 +12,13 @@ import (
 var (
 	messageThreadsQuery = db.SQL(`SELECT id, thread_id FROM message
 		WHERE id ` + inList)
-	uidsOfMessageQuery = db.SQL(`SELECT uid FROM folder_message WHERE message = $1 AND folder = $2 ORDER BY uid`)
-	uidsOfThreadQuery  = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id
+	// With + 0 PostgreSQL looks up the messages one by one, even if it estimates that the folder is
+	// small or holds most of them.
+	uidsOfMessagesQuery = db.SQL(`SELECT uid FROM folder_message
+		WHERE message ` + inList + ` AND folder + 0 = $17`)
+	uidsCreatedAfterQuery = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id + 0 AND f.folder + 0 = $3
+		WHERE m.mailbox = $1 AND m.id > $2 ORDER BY m.id LIMIT $4`)
+	uidsOfThreadQuery = db.SQL(`SELECT f.uid FROM message m JOIN folder_message f ON f.message = m.id
 		WHERE m.account = $1 AND m.thread_id = $2 AND m.thread_id <> '' AND f.folder = $3 ORDER BY f.uid`)
 )
 
@@ -22,8 +27,8 @@ func (v *View) fillThreads(ctx context.Context, want FetchFields, rows []Message
 	if want&FetchThread == 0 {
 		return nil
 	}
-	for some := range slices.Chunk(rows, listSize) {
-		args := listArgs(len(some), func(i int) any { return some[i].Message })
+	for some := range slices.Chunk(rows, db.ListSize) {
+		args := db.ListArgs(len(some), func(i int) any { return some[i].Message })
 		err := v.store.DB.Each(ctx, messageThreadsQuery.With(args...), func(r db.Row) error {
 			var id db.ID
 			var thread string
@@ -42,10 +47,25 @@ func (v *View) fillThreads(ctx context.Context, want FetchFields, rows []Message
 	return nil
 }
 
-// MessageUIDs returns the ascending UIDs under which the folder shows a message. The session need
-// not know them yet.
-func (v *View) MessageUIDs(ctx context.Context, message db.ID) ([]uint32, error) {
-	return db.All(ctx, v.store.DB, uidsOfMessageQuery.With(message, v.shared.id), scanUID)
+// MessageUIDs returns the ascending UIDs under which the folder shows some messages. The session
+// need not know them yet.
+func (v *View) MessageUIDs(ctx context.Context, messages ...db.ID) (uids []uint32, err error) {
+	for some := range slices.Chunk(messages, db.ListSize) {
+		args := db.ListArgs(len(some), func(i int) any { return some[i] })
+		found, err := db.All(ctx, v.store.DB, uidsOfMessagesQuery.With(append(args, v.shared.id)...), scanUID)
+		if err != nil {
+			return nil, err
+		}
+		uids = append(uids, found...)
+	}
+	slices.Sort(uids)
+	return uids, nil
+}
+
+// UIDsCreatedAfter returns at most limit UIDs of messages that were created after another message,
+// in no particular order.
+func (v *View) UIDsCreatedAfter(ctx context.Context, message db.ID, limit int) ([]uint32, error) {
+	return db.All(ctx, v.store.DB, uidsCreatedAfterQuery.With(v.row.Mailbox, message, v.shared.id, limit), scanUID)
 }
 
 // ThreadUIDs returns the ascending UIDs of the messages of one of the account's threads.

@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 // lines returns lines of the project's documents. In random letters every message would have nearly
@@ -99,19 +100,19 @@ func BenchmarkFill(b *testing.B) {
 func BenchmarkSearch(b *testing.B) {
 	eachBench(b, func(b *testing.B, h *fixture) {
 		h.fill()
-		for name, c := range map[string]folder.Criterion{
-			"subject": {Test: folder.InEnvelope, Header: "subject", Text: "orchard"},
-			"body":    {Test: folder.InBody, Text: "orchard"},
-			"text":    {Test: folder.InText, Text: "orchard"},
-			"none":    {Test: folder.InBody, Text: "lantern"},
-			"short":   {Test: folder.InBody, Text: "wyx"},
+		for name, c := range map[string]search.Criterion{
+			"subject": {Test: search.InEnvelope, Header: "subject", Text: "orchard"},
+			"body":    {Test: search.InBody, Text: "orchard"},
+			"text":    {Test: search.InText, Text: "orchard"},
+			"none":    {Test: search.InBody, Text: "lantern"},
+			"short":   {Test: search.InBody, Text: "wyx"},
 		} {
-			for index, s := range map[string]*folder.Folders{"indexed": h.Folders, "scan": h.plain} {
+			for index, s := range map[string]*search.Searcher{"indexed": h.indexed, "scan": h.plain} {
 				b.Run(name+"/"+index, func(b *testing.B) {
-					v := h.view(s, h.box, folder.Inbox)
+					v := h.view(h.box, folder.Inbox)
 					hits := 0
 					for b.Loop() {
-						hits = len(h.search(v, c))
+						hits = len(h.search(s, v, c))
 					}
 					b.ReportMetric(float64(hits), "hits")
 				})
@@ -129,12 +130,12 @@ func BenchmarkFind(b *testing.B) {
 		}
 		b.Cleanup(func() { _ = x.Close() })
 		n, words := 0, strings.Fields(strings.Join(lines(b), " "))
-		fields := func(n int) map[folder.TextKind]string {
+		fields := func(n int) map[search.TextKind]string {
 			subject, from := fmt.Sprintf("%s about the work of week %d", strings.ToLower(words[n*7919%len(words)]), n%52), fmt.Sprintf("c%d", n)
 			if n%1_000 == 77 && n < 10_000 {
 				subject, from = "the quarterly "+subject, "zoroaster"
 			}
-			return map[folder.TextKind]string{
+			return map[search.TextKind]string{
 				0: fmt.Sprintf("mon, 02 nov 2026 10:%02d:%02d +0000", n/60%60, n%60), 1: subject,
 				2: fmt.Sprintf("correspondent %d <%s@bench-sink.net>", n, from), 5: "me <me@bench-home.net>", 9: fmt.Sprintf("<%d.note@bench-sink.net>", n),
 			}
@@ -175,14 +176,14 @@ func BenchmarkFind(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Logf("%s: filled in %v, %d bytes a message", name, time.Since(began), info.Size()/int64(n))
-		for what, c := range map[string]folder.Clause{
+		for what, c := range map[string]search.Clause{
 			"subject": seek("quarterly", 1), "from": seek("zoroaster@", 2), "message-id": seek(fields(n / 3 * 2)[9], 9), "none": seek("nowhere", 1),
 		} {
 			b.Run(name+"/"+what, func(b *testing.B) {
 				hits, took := 0, make([]time.Duration, 0, 4096)
 				for b.Loop() {
 					began := time.Now()
-					found, err := x.Query(b.Context(), 1, folder.IndexQuery{Folder: 1, Clause: c, Limit: 1_000})
+					found, err := x.Query(b.Context(), 1, search.IndexQuery{Folder: 1, Clause: c, Limit: 1_000})
 					if err != nil {
 						b.Fatal(err)
 					}
@@ -209,10 +210,10 @@ func BenchmarkFindText(b *testing.B) {
 				body.WriteString(text[r.IntN(len(text))] + "\r\n")
 			}
 			sigs[i] = new(signature)
-			sigs[i].add(folder.BodyText, []byte(strings.ToLower(body.String())))
-			sigs[i].add(folder.HeaderText, fmt.Appendf(nil, "message-id: <%d.%d@bench-sink.net>", i, r.Uint64()))
+			sigs[i].add(search.BodyText, []byte(strings.ToLower(body.String())))
+			sigs[i].add(search.HeaderText, fmt.Appendf(nil, "message-id: <%d.%d@bench-sink.net>", i, r.Uint64()))
 		}
-		sigs[77].add(folder.BodyText, []byte("in the orchard"))
+		sigs[77].add(search.BodyText, []byte("in the orchard"))
 		for _, blocks := range []int{2, 200} {
 			x, err := Open(b.Context(), Options{Path: filepath.Join(b.TempDir(), "search.db")})
 			if err != nil {
@@ -241,7 +242,7 @@ func BenchmarkFindText(b *testing.B) {
 					hits, took := 0, make([]time.Duration, 0, 4096)
 					for b.Loop() {
 						began := time.Now()
-						found, err := x.Query(b.Context(), 1, folder.IndexQuery{Folder: 1, Clause: seek(word, folder.HeaderText, folder.BodyText), Limit: 10_000})
+						found, err := x.Query(b.Context(), 1, search.IndexQuery{Folder: 1, Clause: seek(word, search.HeaderText, search.BodyText), Limit: 10_000})
 						if err != nil {
 							b.Fatal(err)
 						}
@@ -296,13 +297,13 @@ func BenchmarkList(b *testing.B) {
 				h.must(err)
 			}
 			for _, subject := range []string{"order", "nowhere"} {
-				for index, s := range map[string]*folder.Folders{"indexed": h.Folders, "plain": h.plain} {
+				for index, s := range map[string]*search.Searcher{"indexed": h.indexed, "plain": h.plain} {
 					b.Run(fmt.Sprintf("%s/%d/%s/%s", engine, n, subject, index), func(b *testing.B) {
 						pages := 0
 						for b.Loop() {
 							pages = 0
 							for p, more := (db.Page{Limit: 50}), true; more; pages++ {
-								_, goesOn, next, err := s.ListMessages(h.ctx(), h.box, folder.MessageFilter{Subject: subject}, p)
+								_, goesOn, next, err := s.ListMessages(h.ctx(), h.box, search.MessageFilter{Subject: subject}, p)
 								h.must(err)
 								p.After, more = next, goesOn && subject == "nowhere"
 							}

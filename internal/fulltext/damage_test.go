@@ -11,7 +11,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
-	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 // TestFlippedBits checks that after any flipped bit in stored data, a search finds all messages or
@@ -23,7 +23,7 @@ func TestFlippedBits(t *testing.T) {
 		for range n {
 			messages++
 			d := doc{db.ID(messages), h.box, new(signature)}
-			for _, kind := range []folder.TextKind{1, folder.BodyText} {
+			for _, kind := range []search.TextKind{1, search.BodyText} {
 				d.signature.add(kind, []byte("subject"))
 			}
 			list = append(list, d)
@@ -50,8 +50,8 @@ func TestFlippedBits(t *testing.T) {
 	})
 	check := func(what string) (damage bool) {
 		t.Helper()
-		for _, kind := range []folder.TextKind{1, folder.BodyText} {
-			found, err := h.index.Query(h.ctx(), h.box, folder.IndexQuery{Folder: 1, LastUID: 1, Limit: 1 << 20, Clause: seek("subject", kind)})
+		for _, kind := range []search.TextKind{1, search.BodyText} {
+			found, err := h.index.Query(h.ctx(), h.box, search.IndexQuery{Folder: 1, LastUID: 1, Limit: 1 << 20, Clause: seek("subject", kind)})
 			if isDamageError(err) {
 				damage = true
 			} else if h.must(err); len(found.Messages) != messages {

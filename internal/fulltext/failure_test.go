@@ -22,6 +22,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 var (
@@ -74,7 +75,7 @@ func TestUnreadYet(t *testing.T) {
 		}
 		dbtest.Exec(t, h.db, showBlobs.With())
 		h.fill()
-		if known, may := h.narrowed(folder.BodyText, "says <1>"); known != 3 || may != 1 {
+		if known, may := h.narrowed(search.BodyText, "says <1>"); known != 3 || may != 1 {
 			t.Errorf("%d messages are known, of which %d may have the text", known, may)
 		}
 	})
@@ -86,7 +87,7 @@ func TestUIDsGivenAgain(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(40)...)
 		h.fill()
-		id := h.view(h.Folders, h.box, folder.Inbox).Folder().ID
+		id := h.view(h.box, folder.Inbox).Folder().ID
 		dbtest.Exec(t, h.db, loseLast.With(id, 31), giveAgain.With(id, 31))
 		h.index.requestUpdate(h.box)
 		h.must(h.indexer.updateAllIndexedThrough(h.ctx()))

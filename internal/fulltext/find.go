@@ -11,7 +11,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 const (
@@ -45,7 +45,7 @@ func (f *readTx) QueryContext(ctx context.Context, query string, args ...any) (*
 	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 }
 
-// compiledClause is a folder.Clause prepared for matching: the buckets for each kind of text that
+// compiledClause is a search.Clause prepared for matching: the buckets for each kind of text that
 // may contain the term, or other clauses to combine.
 type compiledClause struct {
 	kindBuckets [][]uint32
@@ -54,11 +54,11 @@ type compiledClause struct {
 }
 
 // compileClause also reports whether the clause covers only ENVELOPE fields.
-func compileClause(c *folder.Clause) (out compiledClause, fields bool) {
+func compileClause(c *search.Clause) (out compiledClause, fields bool) {
 	fields = true
 	if c.Term != nil {
 		for _, kind := range c.Term.Kinds {
-			fields = fields && kind < folder.HeaderText
+			fields = fields && kind < search.HeaderText
 			out.kindBuckets = append(out.kindBuckets, termBuckets(kind, c.Term.Text))
 		}
 		return out, fields
@@ -104,8 +104,8 @@ func (f *searcher) scratchSet(words int) bitset {
 // errTooManyMatches ends a Query that has found too many messages.
 var errTooManyMatches = errors.New("too many messages")
 
-// Query returns the messages of a mailbox that may match a clause; see folder.Options.
-func (x *Index) Query(ctx context.Context, mailbox db.ID, s folder.IndexQuery) (*folder.IndexResult, error) {
+// Query returns the messages of a mailbox that may match a clause; see search.Index.
+func (x *Index) Query(ctx context.Context, mailbox db.ID, s search.IndexQuery) (*search.IndexResult, error) {
 	x.fileMu.RLock()
 	defer x.fileMu.RUnlock()
 	if x.unavailable {
@@ -117,7 +117,7 @@ func (x *Index) Query(ctx context.Context, mailbox db.ID, s folder.IndexQuery) (
 	}
 	defer begun.Rollback() //nolint:errcheck // nothing was written
 	tx := &readTx{begun, x.statements}
-	var out folder.IndexResult
+	var out search.IndexResult
 	if s.Folder == 0 {
 		out.IndexedThroughUIDs, err = scanIndexedThrough(tx.StmtContext(ctx, tx.prepared[indexedThroughQuery]).QueryContext(ctx, mailbox)) //nolint:sqlclosecheck // it ends with the transaction
 		if err == nil {
@@ -155,7 +155,7 @@ func (x *Index) requestUpdate(mailbox db.ID) {
 	}
 }
 
-func (f *searcher) search(mailbox db.ID, c *folder.Clause) error {
+func (f *searcher) search(mailbox db.ID, c *search.Clause) error {
 	only := false
 	f.clause, only = compileClause(c)
 	if !only {

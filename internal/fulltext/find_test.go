@@ -14,21 +14,22 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 // find queries the index about the inbox.
-func (h *fixture) find(c folder.Clause) *folder.IndexResult {
+func (h *fixture) find(c search.Clause) *search.IndexResult {
 	h.Helper()
 	f, err := h.List(h.ctx(), h.box)
 	h.must(err)
 	at := slices.IndexFunc(f, func(f folder.Folder) bool { return f.Name == folder.Inbox })
-	found, err := h.index.Query(h.ctx(), h.box, folder.IndexQuery{Folder: f[at].ID, LastUID: f[at].UIDNext - 1, Clause: c, Limit: 1000})
+	found, err := h.index.Query(h.ctx(), h.box, search.IndexQuery{Folder: f[at].ID, LastUID: f[at].UIDNext - 1, Clause: c, Limit: 1000})
 	h.must(err)
 	return found
 }
 
-func seek(text string, kinds ...folder.TextKind) folder.Clause {
-	return folder.Clause{Term: &folder.IndexTerm{Kinds: kinds, Text: []byte(text)}}
+func seek(text string, kinds ...search.TextKind) search.Clause {
+	return search.Clause{Term: &search.IndexTerm{Kinds: kinds, Text: []byte(text)}}
 }
 
 // TestCover checks that the index reports the indexed-through UID of a folder after moves, and that
@@ -43,14 +44,14 @@ func TestCover(t *testing.T) {
 		if f := h.find(seek("number 7 ", 1)); f == nil || f.IndexedThroughUID != 100 || len(f.Messages) != 1 {
 			t.Errorf("indexed: %+v", f)
 		}
-		v := h.view(h.Folders, h.box, folder.Inbox)
+		v := h.view(h.box, folder.Inbox)
 		_, err := v.Copy(h.ctx(), v.Resolve([]folder.Range{{Lo: 1, Hi: 50}}, true), folder.Inbox)
 		h.must(err)
 		h.append(h.box, folder.Inbox, "Subject: number 7 again\r\n\r\nx")
 		_, err = v.Sync(h.ctx(), true)
 		h.must(err)
-		subject7 := folder.Criterion{Test: folder.HasHeader, Header: "subject", Text: "number 7 "}
-		if got := fmt.Sprint(h.search(v, subject7)); got != "[8 108 151]" {
+		subject7 := search.Criterion{Test: search.HasHeader, Header: "subject", Text: "number 7 "}
+		if got := fmt.Sprint(h.search(h.indexed, v, subject7)); got != "[8 108 151]" {
 			t.Errorf("found %s", got)
 		}
 		h.must(h.indexer.updateAllIndexedThrough(h.ctx())) // the search asked for it
@@ -58,10 +59,10 @@ func TestCover(t *testing.T) {
 			t.Errorf("after a copy, with a message that is not indexed: %+v", f)
 		}
 		h.fill()
-		if f := h.find(folder.Clause{Children: []folder.Clause{seek("number", 1), {MatchAny: true, Children: []folder.Clause{seek("says <8>", folder.BodyText), seek(" again", 1)}}}}); f.IndexedThroughUID != 151 || len(f.Messages) != 2 {
+		if f := h.find(search.Clause{Children: []search.Clause{seek("number", 1), {MatchAny: true, Children: []search.Clause{seek("says <8>", search.BodyText), seek(" again", 1)}}}}); f.IndexedThroughUID != 151 || len(f.Messages) != 2 {
 			t.Errorf("two of them: %+v", f)
 		}
-		if got := fmt.Sprint(h.search(v, subject7)); got != "[8 108 151]" {
+		if got := fmt.Sprint(h.search(h.indexed, v, subject7)); got != "[8 108 151]" {
 			t.Errorf("found %s", got)
 		}
 		h.must(h.PurgeMailbox(h.ctx(), h.box))
@@ -100,12 +101,11 @@ func TestTwoNodes(t *testing.T) {
 		other, err := Open(h.ctx(), Options{Path: filepath.Join(t.TempDir(), "search.db"), Now: h.index.Now, Log: h.index.Log})
 		h.must(err)
 		defer other.Close() //nolint:errcheck // it is thrown away
-		h.plain.Index = other
-		indexer := NewIndexer(other, h.plain)
+		indexer := NewIndexer(other, h.Folders)
 		h.append(h.box, folder.Inbox, numbered(60)...)
 		h.fill()
-		for _, s := range []*folder.Folders{h.Folders, h.plain} {
-			if got := h.search(h.view(s, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+		for _, s := range []*search.Searcher{h.indexed, search.New(h.Folders, other)} {
+			if got := h.search(s, h.view(h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 				t.Errorf("found %v", got)
 			}
 		}
@@ -114,8 +114,8 @@ func TestTwoNodes(t *testing.T) {
 			h.must(err)
 		}
 		h.must(indexer.updateAllIndexedThrough(h.ctx()))
-		v := h.view(h.plain, h.box, folder.Inbox)
-		found, err := other.Query(h.ctx(), h.box, folder.IndexQuery{Folder: v.Folder().ID, Clause: seek("says <7>", folder.BodyText), Limit: 9})
+		v := h.view(h.box, folder.Inbox)
+		found, err := other.Query(h.ctx(), h.box, search.IndexQuery{Folder: v.Folder().ID, Clause: seek("says <7>", search.BodyText), Limit: 9})
 		h.must(err)
 		if found == nil || found.IndexedThroughUID != 60 || len(found.Messages) != 1 {
 			t.Errorf("the other node's index: %+v", found)
@@ -159,7 +159,7 @@ func TestSegments(t *testing.T) {
 		})
 		for range 40 {
 			n := r.IntN(len(ids))
-			found, err := x.Query(t.Context(), box, folder.IndexQuery{Folder: 1, Clause: seek(string(text(n)), 1), Limit: 500})
+			found, err := x.Query(t.Context(), box, search.IndexQuery{Folder: 1, Clause: seek(string(text(n)), 1), Limit: 500})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -209,7 +209,7 @@ func TestSegments(t *testing.T) {
 			_, err := tx.ExecContext(t.Context(), damage)
 			return err
 		})
-		if _, err := x.Query(t.Context(), box, folder.IndexQuery{Folder: 1, Clause: seek("subject", 1), Limit: 500}); !isDamageError(err) {
+		if _, err := x.Query(t.Context(), box, search.IndexQuery{Folder: 1, Clause: seek("subject", 1), Limit: 500}); !isDamageError(err) {
 			t.Errorf("%s: %v", damage, err)
 		}
 	}
@@ -251,7 +251,7 @@ func TestBlockIDs(t *testing.T) {
 	for mailbox, want := range map[db.ID]int{mine: (segmentFanout*segmentFanout - 1) * blockDocs, other: blockDocs} {
 		_, err := h.index.writer.ExecContext(h.ctx(), setIndexedThroughQuery, mailbox, mailbox, 1)
 		h.must(err)
-		found, err := h.index.Query(h.ctx(), mailbox, folder.IndexQuery{
+		found, err := h.index.Query(h.ctx(), mailbox, search.IndexQuery{
 			Folder: mailbox, LastUID: 1, Limit: 1 << 20, Clause: seek("subject", 1),
 		})
 		h.must(err)

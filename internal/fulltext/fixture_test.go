@@ -6,43 +6,35 @@ import (
 	"context"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/testkit"
-
-	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/foldertest"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
-	"github.com/mailstead/mailstead/internal/message"
-	"github.com/mailstead/mailstead/internal/notify"
 )
 
 // fixture is a store with one mailbox, and an index of it.
 type fixture struct {
 	testing.TB
 	*folder.Folders
-	plain   *folder.Folders // the same, without an index
-	index   *Index
-	indexer *Indexer
-	db      *db.DB
-	box     db.ID
-	ahead   time.Duration // of the clock
+	plain, indexed *search.Searcher // without the index and with it
+	index          *Index
+	indexer        *Indexer
+	db             *db.DB
+	box            db.ID
+	ahead          time.Duration // of the clock
 }
 
 func newFixture(t testing.TB, url string) *fixture {
 	d, node := leasetest.Open(t, url)
 	h := &fixture{TB: t, db: d}
-	files, err := blob.NewDir(t.TempDir())
-	h.must(err)
-	now := func() time.Time { return time.Now().Add(h.ahead) }
-	o := folder.Options{DB: d, Hub: &notify.Hub{}, Now: now, ExpungeGrace: time.Minute, Log: slog.New(slog.DiscardHandler)}
-	o.Blobs = &blob.Store{DB: d, Files: files, Now: now}
-	o.Events = &event.Log{DB: d, Node: node, Hub: o.Hub, Now: now}
-	h.plain, h.Folders = folder.New(o), folder.New(o)
+	h.Folders = foldertest.New(t, d, node, folder.Options{
+		Now: func() time.Time { return time.Now().Add(h.ahead) }, ExpungeGrace: time.Minute, Log: slog.New(slog.DiscardHandler),
+	})
+	h.plain = search.New(h.Folders, nil)
 	h.open(filepath.Join(t.TempDir(), "search.db"))
 	t.Cleanup(func() { h.must(h.index.Close()) })
 	h.box = h.newMailbox()
@@ -55,14 +47,10 @@ func (h *fixture) open(path string) {
 	var err error
 	h.index, err = Open(h.ctx(), Options{Path: path, Now: time.Now, Log: slog.New(slog.DiscardHandler)})
 	h.must(err)
-	h.Index, h.indexer = h.index, NewIndexer(h.index, h.Folders)
+	h.indexed, h.indexer = search.New(h.Folders, h.index), NewIndexer(h.index, h.Folders)
 }
 
-func (h *fixture) newMailbox() db.ID {
-	box := testkit.AddMailbox(h, h.db, 1<<40)
-	h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error { return h.Provision(h.ctx(), tx, box) }))
-	return box
-}
+func (h *fixture) newMailbox() db.ID { return foldertest.AddMailbox(h, h.Folders) }
 
 func (h *fixture) ctx() context.Context { return h.Context() }
 
@@ -77,13 +65,7 @@ func (h *fixture) append(box db.ID, name string, texts ...string) {
 	h.Helper()
 	var all []folder.Upload
 	for _, text := range texts {
-		b, err := h.Blobs.FromBytes(h.ctx(), []byte(text))
-		h.must(err)
-		ix, header, err := message.ScanReader(strings.NewReader(text))
-		h.must(err)
-		d, err := folder.NewMetadata(header, ix)
-		h.must(err)
-		all = append(all, folder.Upload{Blob: b, Metadata: d})
+		all = append(all, foldertest.NewUpload(h, h.Folders, text))
 	}
 	_, _, err := h.Append(h.ctx(), box, name, all...)
 	h.must(err)
@@ -114,17 +96,17 @@ func (h *fixture) sweep() {
 	}
 }
 
-func (h *fixture) view(s *folder.Folders, box db.ID, name string) *folder.View {
+func (h *fixture) view(box db.ID, name string) *folder.View {
 	h.Helper()
-	v, err := s.Open(h.ctx(), box, name, false)
+	v, err := h.Open(h.ctx(), box, name, false)
 	h.must(err)
 	h.Cleanup(v.Close)
 	return v
 }
 
-func (h *fixture) search(v *folder.View, c folder.Criterion) []uint32 {
+func (h *fixture) search(s *search.Searcher, v *folder.View, c search.Criterion) []uint32 {
 	h.Helper()
-	uids, err := v.Search(h.ctx(), c, nil)
+	uids, err := s.Search(h.ctx(), v, c, nil)
 	h.must(err)
 	return uids
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 // FuzzPacked checks that any bytes are either damage or sets within their bounds, which can be
@@ -45,12 +45,12 @@ func FuzzPacked(f *testing.F) {
 // FuzzFind checks that a message with a text, in one piece or in overlapping pieces, is found by it
 // in each stored form of its signature, with any other contents.
 func FuzzFind(f *testing.F) {
-	f.Add([]byte("a long needle in hay"), []byte("hay"), uint8(2), uint8(7), uint8(folder.BodyText))
+	f.Add([]byte("a long needle in hay"), []byte("hay"), uint8(2), uint8(7), uint8(search.BodyText))
 	f.Add([]byte("stra\u00dfe"), []byte("\xc3\x9f"), uint8(4), uint8(5), uint8(1))
-	f.Add([]byte("abc"), []byte{}, uint8(0), uint8(3), uint8(folder.HeaderText))
+	f.Add([]byte("abc"), []byte{}, uint8(0), uint8(3), uint8(search.HeaderText))
 	f.Add(bytes.Repeat([]byte("a very long needle; "), 50), []byte("x"), uint8(1), uint8(255), uint8(9))
 	f.Fuzz(func(t *testing.T, text, other []byte, from, length, which uint8) {
-		kind := folder.TextKind(which) % (folder.BodyText + 1)
+		kind := search.TextKind(which) % (search.BodyText + 1)
 		needle := text[min(int(from), len(text)):]
 		if needle = needle[:min(int(length), len(needle))]; len(needle) < 3 {
 			return
@@ -71,7 +71,7 @@ func FuzzFind(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(wanted) == 0 || len(wanted) > maxTermBuckets || !sig.containsAll(wanted) || kind < folder.HeaderText && !bundled {
+		if len(wanted) == 0 || len(wanted) > maxTermBuckets || !sig.containsAll(wanted) || kind < search.HeaderText && !bundled {
 			t.Fatalf("%q is not found in %q", needle, text)
 		}
 		places := transpose(docs)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package fulltext is the index behind SEARCH. It is only a prefilter: it tells which messages
-// certainly lack a text, and package folder examines the others. So the results never depend on how
+// certainly lack a text, and package search examines the others. So the results never depend on how
 // far indexing has come, or on whether there is an index.
 //
 // For each message it stores a signature of the sequences of three and four bytes in its texts. The
@@ -96,7 +96,7 @@ type Options struct {
 	Log  *slog.Logger
 }
 
-// Index prefilters searches. It implements folder.Index and is safe for concurrent use. An Indexer
+// Index prefilters searches. It implements search.Index and is safe for concurrent use. An Indexer
 // fills it.
 type Index struct {
 	Options

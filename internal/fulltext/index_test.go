@@ -16,6 +16,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/needtest"
 )
 
@@ -72,10 +73,10 @@ func randomMail(r *rand.Rand) string {
 	return head + "\r\n" + strings.Repeat("long ", maxBodyBytes/5) + phrase(r, 2) // more than is indexed
 }
 
-func randomCriterion(r *rand.Rand, depth int) folder.Criterion {
-	c := folder.Criterion{Not: r.IntN(4) == 0}
+func randomCriterion(r *rand.Rand, depth int) search.Criterion {
+	c := search.Criterion{Not: r.IntN(4) == 0}
 	if depth > 0 && r.IntN(2) == 0 {
-		c.Test = []folder.SearchTest{folder.And, folder.Or}[r.IntN(2)]
+		c.Test = []search.Test{search.And, search.Or}[r.IntN(2)]
 		for range 1 + r.IntN(3) {
 			c.Children = append(c.Children, randomCriterion(r, depth-1))
 		}
@@ -88,16 +89,16 @@ func randomCriterion(r *rand.Rand, depth int) folder.Criterion {
 	}
 	switch r.IntN(6) {
 	case 0:
-		c.Test = folder.InBody
+		c.Test = search.InBody
 	case 1:
-		c.Test = folder.InText
+		c.Test = search.InText
 		if r.IntN(3) == 0 {
 			c.Text = "x-odd: " + c.Text
 		}
 	case 2:
-		c.Test, c.Num = folder.Larger, uint64(r.IntN(2000))
+		c.Test, c.Num = search.Larger, uint64(r.IntN(2000))
 	default:
-		c.Test = []folder.SearchTest{folder.HasHeader, folder.InEnvelope}[r.IntN(2)]
+		c.Test = []search.Test{search.HasHeader, search.InEnvelope}[r.IntN(2)]
 		c.Header = []string{"subject", "FROM", "to", "Cc", "X-Odd", "message-id", "sender"}[r.IntN(7)]
 		if r.IntN(3) == 0 {
 			c.Text = fmt.Sprint(r.IntN(9), "@DEMO")
@@ -131,24 +132,22 @@ func TestSameAnswers(t *testing.T) {
 			if r.IntN(2) == 0 { // otherwise the index knows fewer messages
 				h.must(h.indexer.updateAllIndexedThrough(h.ctx()))
 			}
-			with, without := h.view(h.Folders, h.box, folder.Inbox), h.view(h.plain, h.box, folder.Inbox)
-			h.sameAnswers(r, with, without)
-			h.shuffle(r, with)
+			v := h.view(h.box, folder.Inbox)
+			h.sameAnswers(r, v)
+			h.shuffle(r, v)
 			h.ahead += 1e12
 			_, err := h.CollectGarbage(h.ctx())
 			h.must(err)
-			_, err = with.Sync(h.ctx(), true)
+			_, err = v.Sync(h.ctx(), true)
 			h.must(err)
-			_, err = without.Sync(h.ctx(), true)
-			h.must(err)
-			h.sameAnswers(r, with, without)
-			h.sameAnswers(r, h.view(h.Folders, other, "Archive"), h.view(h.plain, other, "Archive"))
+			h.sameAnswers(r, v)
+			h.sameAnswers(r, h.view(other, "Archive"))
 		}
 		h.fill()
 		if h.count(`SELECT COUNT(*) FROM search_block`) == 0 {
 			t.Error("no block was made")
 		}
-		h.sameAnswers(r, h.view(h.Folders, h.box, "Archive"), h.view(h.plain, h.box, "Archive"))
+		h.sameAnswers(r, h.view(h.box, "Archive"))
 	})
 }
 
@@ -158,11 +157,11 @@ func (h *fixture) count(query string) (n int) {
 	return n
 }
 
-func (h *fixture) sameAnswers(r *rand.Rand, with, without *folder.View) {
+func (h *fixture) sameAnswers(r *rand.Rand, v *folder.View) {
 	h.Helper()
 	for range 12 {
 		c := randomCriterion(r, 2)
-		if got, want := h.search(with, c), h.search(without, c); !slices.Equal(got, want) {
+		if got, want := h.search(h.indexed, v, c), h.search(h.plain, v, c); !slices.Equal(got, want) {
 			h.Errorf("%+v: %v; without the index %v", c, got, want)
 		}
 	}
@@ -198,7 +197,7 @@ func numbered(n int) (texts []string) {
 
 var allMessages = db.SQL(`SELECT id FROM message WHERE mailbox = $1 ORDER BY id`)
 
-var bodySays7 = folder.Criterion{Test: folder.InBody, Text: "SAYS <7>"}
+var bodySays7 = search.Criterion{Test: search.InBody, Text: "SAYS <7>"}
 
 // all returns the ids of all messages of a mailbox.
 func (h *fixture) all(box db.ID) (ids []db.ID) {
@@ -213,9 +212,9 @@ func (h *fixture) all(box db.ID) (ids []db.ID) {
 }
 
 // narrowed returns how many messages the index knows, and how many remain after the prefilter.
-func (h *fixture) narrowed(kind folder.TextKind, text string) (known, left int) {
+func (h *fixture) narrowed(kind search.TextKind, text string) (known, left int) {
 	h.Helper()
-	n, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{kind}, Text: []byte(text)}})
+	n, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []search.IndexTerm{{Kinds: []search.TextKind{kind}, Text: []byte(text)}})
 	h.must(err)
 	for at := range n.Messages {
 		if n.MayContain[0][at/64]>>(at%64)&1 == 1 {
@@ -230,12 +229,12 @@ func TestNarrows(t *testing.T) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs+100)...)
 		h.fill()
 		for _, c := range []struct {
-			kind folder.TextKind
+			kind search.TextKind
 			text string
 			want int
 		}{
-			{1, "number 77 of", 1}, {folder.BodyText, "says <77>", 1}, {folder.HeaderText, "subject: number 600", 1},
-			{1, "nowhere", 0}, {folder.BodyText, "number", 0}, {folder.BodyText, "the body", blockDocs + 100},
+			{1, "number 77 of", 1}, {search.BodyText, "says <77>", 1}, {search.HeaderText, "subject: number 600", 1},
+			{1, "nowhere", 0}, {search.BodyText, "number", 0}, {search.BodyText, "the body", blockDocs + 100},
 		} {
 			known, left := h.narrowed(c.kind, c.text)
 			if known != blockDocs+100 || left < c.want || left > c.want+5 {
@@ -250,7 +249,7 @@ func TestSweep(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs+100)...)
 		h.fill()
-		v := h.view(h.Folders, h.box, folder.Inbox)
+		v := h.view(h.box, folder.Inbox)
 		uids := v.Resolve([]folder.Range{{Lo: 8, Hi: blockDocs + 50}}, false)
 		_, _, err := v.UpdateFlags(h.ctx(), slices.DeleteFunc(uids, func(uid uint32) bool { return uid == 8 }), folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Deleted})
 		h.must(err)
@@ -260,7 +259,7 @@ func TestSweep(t *testing.T) {
 		_, err = h.CollectGarbage(h.ctx())
 		h.must(err)
 		h.sweep()
-		known, left := h.narrowed(folder.BodyText, "says <7>")
+		known, left := h.narrowed(search.BodyText, "says <7>")
 		if known != 58 || left != 1 {
 			t.Errorf("%d messages are left in the index, %d have the text", known, left)
 		}
@@ -277,10 +276,10 @@ func TestAgain(t *testing.T) {
 		h.append(h.box, folder.Inbox, numbered(blockDocs+100)...)
 		check := func(what string, known int) {
 			t.Helper()
-			if got, _ := h.narrowed(folder.BodyText, "says <7>"); got != known {
+			if got, _ := h.narrowed(search.BodyText, "says <7>"); got != known {
 				t.Errorf("%s: %d messages are known, want %d", what, got, known)
 			}
-			if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+			if got := h.search(h.indexed, h.view(h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 				t.Errorf("%s: found %v", what, got)
 			}
 		}
@@ -316,10 +315,10 @@ func TestAgain(t *testing.T) {
 		// Run repairs damage that is detected later.
 		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_tail SET sig = X'00'`)
 		h.must(err)
-		if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+		if got := h.search(h.indexed, h.view(h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("damaged: found %v", got)
 		}
-		_, err = h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{1}, Text: []byte("abc")}})
+		_, err = h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []search.IndexTerm{{Kinds: []search.TextKind{1}, Text: []byte("abc")}})
 		if !isDamageError(err) {
 			t.Errorf("the damage is not seen: %v", err)
 		}
@@ -330,7 +329,7 @@ func TestAgain(t *testing.T) {
 		if err := h.index.repair(h.ctx(), errDamaged); err == nil {
 			t.Error("a file in a file was opened")
 		}
-		if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+		if got := h.search(h.indexed, h.view(h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("lost: found %v", got)
 		}
 		h.index.Path = path
@@ -375,14 +374,14 @@ func TestLate(t *testing.T) {
 func TestWanted(t *testing.T) {
 	var s signature
 	text := []byte(strings.Repeat("a long needle, ", 30))
-	s.add(folder.BodyText, text)
+	s.add(search.BodyText, text)
 	for n := 3; n < len(text); n++ {
-		want := termBuckets(folder.BodyText, text[:n])
+		want := termBuckets(search.BodyText, text[:n])
 		if len(want) == 0 || len(want) > maxTermBuckets || !bitset(s[:]).containsAll(want) {
 			t.Fatalf("%d bytes: %v", n, want)
 		}
 	}
-	if bitset(s[:]).containsAll(termBuckets(folder.HeaderText, text)) {
+	if bitset(s[:]).containsAll(termBuckets(search.HeaderText, text)) {
 		t.Error("the kinds are not told apart")
 	}
 }
@@ -418,17 +417,17 @@ var loseBytes = db.SQL(`DELETE FROM blob WHERE id = (SELECT m.blob FROM message 
 func TestLostBytes(t *testing.T) {
 	each(t, func(h *fixture) {
 		h.append(h.box, folder.Inbox, numbered(3)...)
-		v := h.view(h.Folders, h.box, folder.Inbox)
+		v := h.view(h.box, folder.Inbox)
 		dbtest.Exec(h, h.db, loseBytes.With(v.Folder().ID, 2))
 		h.fill()
 		if upto := h.count(`SELECT upto FROM search_folder`); upto != 3 {
 			t.Errorf("indexed up to %d", upto)
 		}
-		uids, err := v.Search(h.ctx(), folder.Criterion{Test: folder.InBody, Text: "says <2>"}, nil)
-		if !errors.Is(err, folder.ErrUnreadable) || !slices.Equal(uids, []uint32{3}) {
+		uids, err := h.indexed.Search(h.ctx(), v, search.Criterion{Test: search.InBody, Text: "says <2>"}, nil)
+		if !errors.Is(err, search.ErrUnreadable) || !slices.Equal(uids, []uint32{3}) {
 			t.Errorf("found %v, %v", uids, err)
 		}
-		if uids := h.search(v, folder.Criterion{Test: folder.InEnvelope, Header: "Subject", Text: "number 1 of"}); !slices.Equal(uids, []uint32{2}) {
+		if uids := h.search(h.indexed, v, search.Criterion{Test: search.InEnvelope, Header: "Subject", Text: "number 1 of"}); !slices.Equal(uids, []uint32{2}) {
 			t.Errorf("found %v", uids)
 		}
 	})

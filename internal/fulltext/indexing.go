@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/notify"
 )
 
@@ -144,7 +145,7 @@ func (x *Indexer) indexBatch(ctx context.Context, pass int, before time.Time) (m
 	if to <= from {
 		return false, nil
 	}
-	seen, err := x.folders.IndexDocuments(ctx, from, to, indexBatchSize)
+	seen, err := search.Documents(ctx, x.folders.DB, from, to, indexBatchSize)
 	if err != nil {
 		return false, wrapMailDBError(err)
 	}
@@ -190,7 +191,7 @@ func (x *Index) passProgress(ctx context.Context, pass int) (id db.ID, err error
 }
 
 // filterUnindexed returns the messages that the first pass has not indexed.
-func (x *Index) filterUnindexed(ctx context.Context, seen []folder.IndexDocument, from, to db.ID) ([]folder.IndexDocument, error) {
+func (x *Index) filterUnindexed(ctx context.Context, seen []search.Document, from, to db.ID) ([]search.Document, error) {
 	rows, err := x.reader.QueryContext(ctx, lateQuery, from, to)
 	if err != nil {
 		return nil, err
@@ -204,20 +205,20 @@ func (x *Index) filterUnindexed(ctx context.Context, seen []folder.IndexDocument
 		}
 		known[id] = true
 	}
-	return slices.DeleteFunc(seen, func(m folder.IndexDocument) bool { return known[m.ID] }), rows.Err()
+	return slices.DeleteFunc(seen, func(m search.Document) bool { return known[m.ID] }), rows.Err()
 }
 
 // buildDocs computes the signatures of messages. A message whose bytes are lost may have any text:
 // searches that need it report the error. A message that can't be read now is left to the second
 // pass, which waits for it.
-func (x *Indexer) buildDocs(ctx context.Context, pass int, list []folder.IndexDocument) (docs []doc, err error) {
+func (x *Indexer) buildDocs(ctx context.Context, pass int, list []search.Document) (docs []doc, err error) {
 	for _, m := range list {
 		d := doc{m.ID, m.Mailbox, new(signature)}
-		complete, err := x.folders.EachText(ctx, m, maxBodyBytes, d.signature.add)
+		complete, err := search.EachText(ctx, x.folders, m, maxBodyBytes, d.signature.add)
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
-		case errors.Is(err, folder.ErrMessageDeleted):
+		case errors.Is(err, search.ErrMessageDeleted):
 			continue
 		case blob.IsLost(err):
 			x.Log.Warn("a message could not be indexed", "message", m.ID, "error", err)

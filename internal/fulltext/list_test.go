@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
@@ -20,7 +21,7 @@ var (
 
 // list walks through a mailbox's messages in one direction or the other. It returns their subjects
 // and the number of pages.
-func (h *fixture) list(s *folder.Folders, f folder.MessageFilter, back bool) (subjects []string, pages int) {
+func (h *fixture) list(s *search.Searcher, f search.MessageFilter, back bool) (subjects []string, pages int) {
 	h.Helper()
 	h.must(f.Check())
 	p := db.Page{Limit: 50}
@@ -46,31 +47,31 @@ func (h *fixture) list(s *folder.Folders, f folder.MessageFilter, back bool) (su
 // folder shows that nothing matches.
 func TestListEndsAtOnce(t *testing.T) {
 	each(t, func(h *fixture) {
-		h.plain.MaxScan, h.MaxScan = 300, 300
+		h.plain.MaxScan, h.indexed.MaxScan = 300, 300
 		texts := numbered(700)
 		texts[17] = "Subject: =?utf-8?q?F=C3=BCr?= Orders\r\nFrom: Bob <BOB@Shop.Example>\r\nTo: a@here.example\r\nCc: carl@there.example\r\n\r\nx\r\n"
 		h.append(h.box, folder.Inbox, texts...)
 		h.append(h.box, "Archive", "Subject: put away\r\nFrom: a@example.com\r\n\r\nx\r\n")
 		cases := []struct {
-			f    folder.MessageFilter
+			f    search.MessageFilter
 			want string
 		}{
-			{folder.MessageFilter{Subject: "nowhere"}, "[]"},
-			{folder.MessageFilter{From: "nobody@example.com"}, "[]"},
-			{folder.MessageFilter{From: "none.example"}, "[]"},
-			{folder.MessageFilter{To: "none.example"}, "[]"},
-			{folder.MessageFilter{Words: []string{"number", "nowhere"}}, "[]"},
-			{folder.MessageFilter{Subject: "FÜR orders"}, "[Für Orders]"},
-			{folder.MessageFilter{Words: []string{"orders", "für"}, From: "shop.example"}, "[Für Orders]"},
-			{folder.MessageFilter{From: "bob@shop.example"}, "[Für Orders]"},
-			{folder.MessageFilter{To: "carl@THERE.example"}, "[Für Orders]"},
-			{folder.MessageFilter{Subject: "number 9 "}, "[number 9 of all]"},
-			{folder.MessageFilter{Subject: "number 9 ", Folder: "Archive"}, "[]"},
-			{folder.MessageFilter{Folder: "Archive"}, "[put away]"},
-			{folder.MessageFilter{Folder: "Drafts"}, "[]"},
-			{folder.MessageFilter{Thread: "none"}, "[]"},
+			{search.MessageFilter{Subject: "nowhere"}, "[]"},
+			{search.MessageFilter{From: "nobody@example.com"}, "[]"},
+			{search.MessageFilter{From: "none.example"}, "[]"},
+			{search.MessageFilter{To: "none.example"}, "[]"},
+			{search.MessageFilter{Words: []string{"number", "nowhere"}}, "[]"},
+			{search.MessageFilter{Subject: "FÜR orders"}, "[Für Orders]"},
+			{search.MessageFilter{Words: []string{"orders", "für"}, From: "shop.example"}, "[Für Orders]"},
+			{search.MessageFilter{From: "bob@shop.example"}, "[Für Orders]"},
+			{search.MessageFilter{To: "carl@THERE.example"}, "[Für Orders]"},
+			{search.MessageFilter{Subject: "number 9 "}, "[number 9 of all]"},
+			{search.MessageFilter{Subject: "number 9 ", Folder: "Archive"}, "[]"},
+			{search.MessageFilter{Folder: "Archive"}, "[put away]"},
+			{search.MessageFilter{Folder: "Drafts"}, "[]"},
+			{search.MessageFilter{Thread: "none"}, "[]"},
 		}
-		check := func(when string, s *folder.Folders, most int) {
+		check := func(when string, s *search.Searcher, most int) {
 			t.Helper()
 			for _, c := range cases {
 				for _, back := range []bool{false, true} {
@@ -82,25 +83,25 @@ func TestListEndsAtOnce(t *testing.T) {
 			}
 		}
 		check("without an index", h.plain, 3)
-		check("nothing is indexed", h.Folders, 3)
+		check("nothing is indexed", h.indexed, 3)
 		h.fill()
-		check("indexed", h.Folders, 1)
+		check("indexed", h.indexed, 1)
 		h.append(h.box, folder.Inbox, "Subject: late in nowhere\r\nFrom: x@none.example\r\n\r\nx\r\n")
 		cases = cases[:0]
-		for _, f := range []folder.MessageFilter{{Subject: "nowhere"}, {From: "none.example"}, {Folder: folder.Inbox, Subject: "late"}} {
+		for _, f := range []search.MessageFilter{{Subject: "nowhere"}, {From: "none.example"}, {Folder: folder.Inbox, Subject: "late"}} {
 			cases = append(cases, struct {
-				f    folder.MessageFilter
+				f    search.MessageFilter
 				want string
 			}{f, "[late in nowhere]"})
 		}
-		check("one is not indexed", h.Folders, 1)
+		check("one is not indexed", h.indexed, 1)
 		account, err := mailbox.AccountOf(h.ctx(), h.db, h.box)
 		h.must(err)
 		dbtest.Exec(t, h.db, setArrived.With(account, h.box), setAccount.With(account, h.newMailbox())) // an empty one, too
-		for want, f := range map[string]folder.MessageFilter{
+		for want, f := range map[string]search.MessageFilter{
 			"[]": {Subject: "nobody knows"}, "[late in nowhere]": {Words: []string{"nowhere"}}, "[Für Orders]": {From: "shop.example", ReceivedOnly: true},
 		} {
-			found, more, _, err := h.ListReceived(h.ctx(), account, f, db.Page{})
+			found, more, _, err := h.indexed.ListReceived(h.ctx(), account, f, db.Page{})
 			h.must(err)
 			subjects := []string{}
 			for _, k := range found {
@@ -124,7 +125,7 @@ func TestListOfFolder(t *testing.T) {
 		h.append(h.box, "Archive", all[300:400]...)
 		h.append(h.box, folder.Inbox, all[400:]...)
 		for _, back := range []bool{false, true} {
-			got, pages := h.list(h.plain, folder.MessageFilter{Folder: "Archive"}, back)
+			got, pages := h.list(h.plain, search.MessageFilter{Folder: "Archive"}, back)
 			var want []string
 			for i := range 4 {
 				for j := 49; j >= 0; j-- {

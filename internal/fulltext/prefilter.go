@@ -10,7 +10,7 @@ import (
 	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 const (
@@ -26,8 +26,8 @@ type blockMatches struct {
 }
 
 // Prefilter returns which of some messages of a mailbox, with ascending ids, may contain which of
-// the terms; see folder.Options. The result includes other messages too.
-func (x *Index) Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sought []folder.IndexTerm) (*folder.PrefilterResult, error) {
+// the terms; see search.Index. The result includes other messages too.
+func (x *Index) Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sought []search.IndexTerm) (*search.PrefilterResult, error) {
 	x.fileMu.RLock()
 	defer x.fileMu.RUnlock()
 	if x.unavailable || len(among) == 0 {
@@ -41,7 +41,7 @@ func (x *Index) Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sou
 	f := searcher{ctx: context.WithoutCancel(ctx), ctxErr: ctx.Err, tx: &readTx{begun, x.statements}}
 	clauses := make([]compiledClause, len(sought))
 	for i := range sought {
-		clauses[i], _ = compileClause(&folder.Clause{Term: &sought[i]})
+		clauses[i], _ = compileClause(&search.Clause{Term: &sought[i]})
 	}
 	var known prefilterState
 	if err = known.addBlocks(&f, mailbox, among, clauses); err == nil {
@@ -137,7 +137,7 @@ func (r *prefilterState) addBuffer(f *searcher, mailbox db.ID, among []db.ID, cl
 }
 
 // result returns the result in the order of the ids.
-func (r *prefilterState) result(sought []folder.IndexTerm) *folder.PrefilterResult {
+func (r *prefilterState) result(sought []search.IndexTerm) *search.PrefilterResult {
 	type place struct {
 		id    db.ID
 		block int // -1 for the write buffer
@@ -156,7 +156,7 @@ func (r *prefilterState) result(sought []folder.IndexTerm) *folder.PrefilterResu
 	if !slices.IsSortedFunc(all, byID) {
 		slices.SortFunc(all, byID)
 	}
-	result := &folder.PrefilterResult{Messages: make([]db.ID, len(all)), MayContain: make([][]uint64, len(sought))}
+	result := &search.PrefilterResult{Messages: make([]db.ID, len(all)), MayContain: make([][]uint64, len(sought))}
 	for i := range result.MayContain {
 		result.MayContain[i] = make([]uint64, (len(all)+63)/64)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 // TestRun checks that Run fills the index, and repairs it when a search found damage.
@@ -28,7 +29,7 @@ func TestRun(t *testing.T) {
 			t.Helper()
 			for known := 0; known < 40; {
 				<-looked
-				n, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{1}, Text: []byte("number")}})
+				n, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []search.IndexTerm{{Kinds: []search.TextKind{1}, Text: []byte("number")}})
 				if err != nil && !isDamageError(err) {
 					t.Fatal(err)
 				}
@@ -42,7 +43,7 @@ func TestRun(t *testing.T) {
 		filled()
 		_, err := h.index.writer.ExecContext(h.ctx(), `UPDATE search_tail SET sig = X'00'`)
 		h.must(err)
-		if _, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []folder.IndexTerm{{Kinds: []folder.TextKind{1}, Text: []byte("number")}}); !isDamageError(err) {
+		if _, err := h.index.Prefilter(h.ctx(), h.box, h.all(h.box), []search.IndexTerm{{Kinds: []search.TextKind{1}, Text: []byte("number")}}); !isDamageError(err) {
 			t.Error("the damage is not seen:", err)
 		}
 		filled()

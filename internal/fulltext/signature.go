@@ -7,7 +7,7 @@ import (
 	"math/bits"
 	"slices"
 
-	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 // signature is a set of buckets that shows which sequences of three and four bytes a message's
@@ -28,7 +28,7 @@ const (
 )
 
 // bucketOf returns the bucket of a sequence of bytes.
-func bucketOf(kind folder.TextKind, seq []byte) uint32 {
+func bucketOf(kind search.TextKind, seq []byte) uint32 {
 	h := uint32(kind) + 1
 	for _, c := range seq {
 		h = (h ^ uint32(c)) * 0x01000193
@@ -38,13 +38,13 @@ func bucketOf(kind folder.TextKind, seq []byte) uint32 {
 	h ^= h >> 15
 	h *= 0x846ca68b
 	h ^= h >> 16
-	if kind < folder.HeaderText {
+	if kind < search.HeaderText {
 		return h % fieldBuckets
 	}
 	return fieldBuckets + h%textBuckets
 }
 
-func (s *signature) add(kind folder.TextKind, text []byte) {
+func (s *signature) add(kind search.TextKind, text []byte) {
 	for i := range len(text) - 2 {
 		s.addBucket(bucketOf(kind, text[i:i+3]))
 		if i+4 <= len(text) {
@@ -61,7 +61,7 @@ const maxTermBuckets = 32
 // termBuckets returns buckets that a message must be in to have the text in that kind. For a long
 // text they are a sample from all over it. The most selective buckets come first, and every second
 // sequence before those in between, since neighbors are correlated.
-func termBuckets(kind folder.TextKind, text []byte) []uint32 {
+func termBuckets(kind search.TextKind, text []byte) []uint32 {
 	var all [][]byte
 	for _, n := range []int{4, 3} {
 		count := max(0, len(text)-n+1)

@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 // TestNoFile checks that a service starts if the file can't be created, runs searches without it,
@@ -24,7 +25,7 @@ func TestNoFile(t *testing.T) {
 		h.must(os.WriteFile(place, nil, 0o600))
 		h.must(h.index.Close())
 		h.open(filepath.Join(place, "search.db"))
-		if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
+		if got := h.search(h.indexed, h.view(h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("found %v", got)
 		}
 		h.must(h.index.ReleaseMemory(h.ctx()))
@@ -66,7 +67,7 @@ func TestFullDisk(t *testing.T) {
 		if known, _ := h.narrowed(1, "number"); known < 40 {
 			t.Errorf("%d messages are known", known)
 		}
-		if got := h.search(h.view(h.Folders, h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8, 48}) {
+		if got := h.search(h.indexed, h.view(h.box, folder.Inbox), bodySays7); !slices.Equal(got, []uint32{8, 48}) {
 			t.Errorf("found %v", got)
 		}
 		capacity(1 << 20)
@@ -84,8 +85,8 @@ func TestDeletedFile(t *testing.T) {
 		h.fill()
 		h.must(os.Remove(h.index.Path))
 		h.index.reader.SetMaxIdleConns(-1) // as with many concurrent searches
-		v := h.view(h.Folders, h.box, folder.Inbox)
-		if got := h.search(v, bodySays7); !slices.Equal(got, []uint32{8}) {
+		v := h.view(h.box, folder.Inbox)
+		if got := h.search(h.indexed, v, bodySays7); !slices.Equal(got, []uint32{8}) {
 			t.Errorf("found %v", got)
 		}
 		select {
@@ -125,7 +126,7 @@ func TestSparseSegments(t *testing.T) {
 	h.must(err)
 	check := func(left int, levels string) {
 		t.Helper()
-		found, err := h.index.Query(h.ctx(), h.box, folder.IndexQuery{Folder: 1, LastUID: 1, Limit: 1 << 20, Clause: seek("subject", 1)})
+		found, err := h.index.Query(h.ctx(), h.box, search.IndexQuery{Folder: 1, LastUID: 1, Limit: 1 << 20, Clause: seek("subject", 1)})
 		h.must(err)
 		if n := len(slices.Compact(slices.Sorted(slices.Values(found.Messages)))); n != left*blockDocs || n != len(found.Messages) {
 			t.Errorf("%d messages found, %d of them different; want %d", len(found.Messages), n, left*blockDocs)

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 )
 
 // TestBundles checks that for every way messages enter and leave the write buffers, a search by a
@@ -43,7 +43,7 @@ func TestBundles(t *testing.T) {
 	check := func(what string) {
 		t.Helper()
 		for box, want := range there {
-			found, err := x.Query(t.Context(), box, folder.IndexQuery{Folder: box, Clause: seek("subject", 1), Limit: 10_000})
+			found, err := x.Query(t.Context(), box, search.IndexQuery{Folder: box, Clause: seek("subject", 1), Limit: 10_000})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +99,7 @@ func TestBundles(t *testing.T) {
 		_, err := tx.ExecContext(t.Context(), `UPDATE search_bundle SET docs = ?`, appendChecksum(make([]byte, bufferEntryBytes+1)))
 		return err
 	})
-	if _, err := x.Query(t.Context(), 1, folder.IndexQuery{Folder: 1, Clause: seek("subject", 1), Limit: 10_000}); !isDamageError(err) {
+	if _, err := x.Query(t.Context(), 1, search.IndexQuery{Folder: 1, Clause: seek("subject", 1), Limit: 10_000}); !isDamageError(err) {
 		t.Errorf("a bundle that is cut off: %v", err)
 	}
 }

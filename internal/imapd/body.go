@@ -43,11 +43,7 @@ func (f *fetcher) openBody(r *folder.MessageRow) (*messageBody, error) {
 	if !f.needsIndex {
 		return m, nil
 	}
-	if m.index = message.DecodeIndex(r.Structure, m.size); m.index != nil {
-		return m, nil
-	}
-	// The index is missing or from another release, so scan the bytes.
-	if m.index, _, err = message.ScanReader(m.reader(message.Span{Len: m.size})); err != nil {
+	if m.index, err = message.LoadIndex(r.Structure, m.size, m.reader(message.Span{Len: m.size})); err != nil {
 		m.close()
 		return nil, fmt.Errorf("scanning a message: %w", err)
 	}

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/notify"
 )
@@ -53,11 +53,11 @@ type bodySearch struct {
 // searchFolder returns the UIDs for which a criterion holds. While the search reads bodies or waits
 // to do so, it ends with the client's connection and login. While it waits, it also ends when the
 // server shuts down.
-func (s *session) searchFolder(c folder.Criterion) ([]uint32, error) {
+func (s *session) searchFolder(c search.Criterion) ([]uint32, error) {
 	ctx, cancel := context.WithCancelCause(s.ctx())
 	defer cancel(nil)
 	b := bodySearch{session: s, cancel: cancel}
-	uids, err := s.view.Search(ctx, c, b.acquire)
+	uids, err := s.Searcher.Search(ctx, s.view, c, b.acquire)
 	b.stop()
 	if ctx.Err() != nil && s.ctx().Err() == nil {
 		return nil, context.Cause(ctx)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
@@ -49,7 +50,7 @@ func (s *session) wireError(cmd wire.Command, err error) *wire.Error {
 		return no(responseCode(f.Kind), f.Message)
 	case errors.Is(err, folder.ErrExpunged):
 		return expungeIssuedError()
-	case errors.Is(err, folder.ErrUnreadable):
+	case errors.Is(err, search.ErrUnreadable):
 		return unreadableError()
 	case errors.Is(err, context.Canceled):
 		return no(wire.CodeUnavailable, "The server is going down.")

@@ -26,6 +26,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/imapd"
 	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/lease/leasetest"
@@ -89,7 +90,7 @@ func open(t testing.TB, url string, change func(o *imapd.Options)) *fixture {
 	h.roots = x509.NewCertPool()
 	h.roots.AppendCertsFromPEM(pem)
 
-	o := imapd.Options{Host: "mail.host.test", TLS: source.TLSConfig(), Mailboxes: h.mailboxes, Folders: h.folders,
+	o := imapd.Options{Host: "mail.host.test", TLS: source.TLSConfig(), Mailboxes: h.mailboxes, Folders: h.folders, Searcher: search.New(h.folders, nil),
 		Blobs: h.blobs, ConnLimiter: &ratelimit.ConnLimiter{}, Sessions: sessions, Log: slog.New(h.log), Now: time.Now}
 	change(&o)
 	h.server = imapd.New(o)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
@@ -49,8 +50,8 @@ func isInvalidIDChar(c rune) bool {
 }
 
 // objectCriterion builds the tests EMAILID and THREADID.
-func (p *criteriaBuilder) objectCriterion(c folder.Criterion, k *wire.SearchKey) (folder.Criterion, error) {
-	c.Test, c.Text = folder.HasUID, ""
+func (p *criteriaBuilder) objectCriterion(c search.Criterion, k *wire.SearchKey) (search.Criterion, error) {
+	c.Test, c.Text = search.HasUID, ""
 	var err error
 	c.UIDs, err = p.objectUIDs(k)
 	if p.remaining -= len(c.UIDs); err == nil && p.remaining < 0 {

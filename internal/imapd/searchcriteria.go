@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
@@ -16,15 +17,15 @@ type criteriaBuilder struct {
 	hasModSeq bool // whether it contains MODSEQ
 }
 
-func (p *criteriaBuilder) criterion(k *wire.SearchKey) (folder.Criterion, error) {
-	c := folder.Criterion{Not: k.Not, Header: k.Header, Text: k.Text, Num: k.Num, Time: k.Date}
+func (p *criteriaBuilder) criterion(k *wire.SearchKey) (search.Criterion, error) {
+	c := search.Criterion{Not: k.Not, Header: k.Header, Text: k.Text, Num: k.Num, Time: k.Date}
 	switch k.Op {
 	case wire.SearchAll:
-		c.Test = folder.MatchAll
+		c.Test = search.MatchAll
 	case wire.SearchAnd, wire.SearchOr:
-		c.Test = folder.And
+		c.Test = search.And
 		if k.Op == wire.SearchOr {
-			c.Test = folder.Or
+			c.Test = search.Or
 		}
 		for i := range k.Keys {
 			child, err := p.criterion(&k.Keys[i])
@@ -36,26 +37,26 @@ func (p *criteriaBuilder) criterion(k *wire.SearchKey) (folder.Criterion, error)
 	case wire.SearchNumbers:
 		return p.numberCriterion(c, k.Numbers)
 	case wire.SearchFlag:
-		c.Test, c.Flags = folder.HasFlags, folder.Flags(k.Flag)
+		c.Test, c.Flags = search.HasFlags, folder.Flags(k.Flag)
 	case wire.SearchKeyword:
-		c.Test = folder.HasKeyword
+		c.Test = search.HasKeyword
 	case wire.SearchHeader:
-		c.Test = folder.HasHeader
+		c.Test = search.HasHeader
 	case wire.SearchEnvelope:
-		c.Test = folder.InEnvelope
+		c.Test = search.InEnvelope
 	case wire.SearchBody:
-		c.Test = folder.InBody
+		c.Test = search.InBody
 	case wire.SearchText:
-		c.Test = folder.InText
+		c.Test = search.InText
 	case wire.SearchLarger:
-		c.Test = folder.Larger
+		c.Test = search.Larger
 	case wire.SearchSmaller:
-		c.Test = folder.Smaller
+		c.Test = search.Smaller
 	case wire.SearchModSeq:
-		c.Test = folder.ModSeqAtLeast
+		c.Test = search.ModSeqAtLeast
 		p.hasModSeq = true
 	case wire.SearchSaveDateSupported: // always supported
-		c.Test = folder.MatchAll
+		c.Test = search.MatchAll
 	case wire.SearchOlder, wire.SearchYounger:
 		return p.ageCriterion(c, k.Op), nil
 	case wire.SearchEmailID, wire.SearchThreadID:
@@ -66,8 +67,8 @@ func (p *criteriaBuilder) criterion(k *wire.SearchKey) (folder.Criterion, error)
 	return c, nil
 }
 
-func (p *criteriaBuilder) numberCriterion(c folder.Criterion, n wire.NumSet) (folder.Criterion, error) {
-	c.Test = folder.HasUID
+func (p *criteriaBuilder) numberCriterion(c search.Criterion, n wire.NumSet) (search.Criterion, error) {
+	c.Test = search.HasUID
 	switch {
 	case n.Saved:
 		c.UIDs = p.session.view.Resolve(p.session.savedUIDs, true)
@@ -80,7 +81,7 @@ func (p *criteriaBuilder) numberCriterion(c folder.Criterion, n wire.NumSet) (fo
 		c.UIDs = p.session.view.Resolve(folderRanges(n.Set.Resolve(last)), n.UID)
 	}
 	if len(c.UIDs) == p.session.view.Len() {
-		c.Test, c.UIDs = folder.MatchAll, nil
+		c.Test, c.UIDs = search.MatchAll, nil
 	}
 	if p.remaining -= len(c.UIDs); p.remaining < 0 {
 		return c, no(wire.CodeLimit, "The search names too many messages.")
@@ -90,22 +91,22 @@ func (p *criteriaBuilder) numberCriterion(c folder.Criterion, n wire.NumSet) (fo
 
 // ageCriterion builds the tests of an age in whole seconds: a message of exactly that age is both
 // older and younger (RFC 5032 §4).
-func (p *criteriaBuilder) ageCriterion(c folder.Criterion, op wire.SearchOp) folder.Criterion {
-	c.Test, c.Time = folder.DateSince, p.session.Now().Truncate(time.Second).Add(-time.Duration(c.Num)*time.Second)
+func (p *criteriaBuilder) ageCriterion(c search.Criterion, op wire.SearchOp) search.Criterion {
+	c.Test, c.Time = search.DateSince, p.session.Now().Truncate(time.Second).Add(-time.Duration(c.Num)*time.Second)
 	if op == wire.SearchOlder {
-		c.Test, c.Time = folder.DateBefore, c.Time.Add(time.Second)
+		c.Test, c.Time = search.DateBefore, c.Time.Add(time.Second)
 	}
 	return c
 }
 
 // dateCriterion builds the tests of a date. ON means since the day and before the next.
-func (p *criteriaBuilder) dateCriterion(c folder.Criterion, op wire.SearchOp) (folder.Criterion, error) {
-	before, since := folder.DateBefore, folder.DateSince
+func (p *criteriaBuilder) dateCriterion(c search.Criterion, op wire.SearchOp) (search.Criterion, error) {
+	before, since := search.DateBefore, search.DateSince
 	switch op {
 	case wire.SearchSentBefore, wire.SearchSentOn, wire.SearchSentSince:
-		before, since = folder.SentBefore, folder.SentSince
+		before, since = search.SentBefore, search.SentSince
 	case wire.SearchSavedBefore, wire.SearchSavedOn, wire.SearchSavedSince:
-		before, since = folder.SavedBefore, folder.SavedSince
+		before, since = search.SavedBefore, search.SavedSince
 	}
 	switch op {
 	case wire.SearchBefore, wire.SearchSentBefore, wire.SearchSavedBefore:
@@ -117,7 +118,7 @@ func (p *criteriaBuilder) dateCriterion(c folder.Criterion, op wire.SearchOp) (f
 		from.Not, to.Not = false, false
 		to.Time = c.Time.AddDate(0, 0, 1)
 		from.Test, to.Test = since, before
-		return folder.Criterion{Test: folder.And, Not: c.Not, Children: []folder.Criterion{from, to}}, nil
+		return search.Criterion{Test: search.And, Not: c.Not, Children: []search.Criterion{from, to}}, nil
 	default:
 		return c, bad("This server does not offer that search key.")
 	}

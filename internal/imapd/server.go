@@ -22,6 +22,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/notify"
@@ -37,6 +38,7 @@ type Options struct {
 	TLS         *tls.Config // of both listeners
 	Mailboxes   *mailbox.Mailboxes
 	Folders     *folder.Folders
+	Searcher    *search.Searcher
 	Blobs       *blob.Store
 	ConnLimiter *ratelimit.ConnLimiter // counts the connections of this server
 	Sessions    *Sessions              // registry of this server's sessions

@@ -3,18 +3,18 @@
 package imapd
 
 import (
-	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/imapd/wire"
 )
 
 // sort handles SORT (RFC 5256, RFC 5957), with the results of ESORT (RFC 5267 §3) if RETURN is
 // given.
 func (s *session) sort(cmd *wire.Sort) (wire.Code, error) {
-	by := make([]folder.SortBy, len(cmd.By))
+	by := make([]search.SortBy, len(cmd.By))
 	for i, b := range cmd.By {
-		by[i] = folder.SortBy{Field: sortField(b.Field), Reverse: b.Reverse}
+		by[i] = search.SortBy{Field: sortField(b.Field), Reverse: b.Reverse}
 	}
-	order := func(uids []uint32) error { return s.view.Sort(s.ctx(), uids, by) }
+	order := func(uids []uint32) error { return search.Sort(s.ctx(), s.view, uids, by) }
 	if cmd.Extended && cmd.Return&^(wire.ReturnCount|wire.ReturnSave) == 0 {
 		order = nil
 	}
@@ -37,24 +37,24 @@ func (s *session) sort(cmd *wire.Sort) (wire.Code, error) {
 	return "", err
 }
 
-func sortField(name string) folder.SortField {
+func sortField(name string) search.SortField {
 	switch name {
 	case "ARRIVAL":
-		return folder.ByArrival
+		return search.ByArrival
 	case "SIZE":
-		return folder.BySize
+		return search.BySize
 	case "SUBJECT":
-		return folder.BySubject
+		return search.BySubject
 	case "FROM":
-		return folder.ByFrom
+		return search.ByFrom
 	case "TO":
-		return folder.ByTo
+		return search.ByTo
 	case "CC":
-		return folder.ByCc
+		return search.ByCc
 	case "DISPLAYFROM":
-		return folder.ByDisplayFrom
+		return search.ByDisplayFrom
 	case "DISPLAYTO":
-		return folder.ByDisplayTo
+		return search.ByDisplayTo
 	}
-	return folder.BySent
+	return search.BySent
 }

@@ -2,7 +2,10 @@
 
 package imapd
 
-import "github.com/mailstead/mailstead/internal/imapd/wire"
+import (
+	"github.com/mailstead/mailstead/internal/folder/search"
+	"github.com/mailstead/mailstead/internal/imapd/wire"
+)
 
 // thread handles THREAD (RFC 5256).
 func (s *session) thread(cmd *wire.Thread) (wire.Code, error) {
@@ -10,11 +13,11 @@ func (s *session) thread(cmd *wire.Thread) (wire.Code, error) {
 	if !hasResult(found) {
 		return "", found
 	}
-	arrange := s.view.ThreadByReferences
+	arrange := search.ThreadByReferences
 	if cmd.Algorithm == "ORDEREDSUBJECT" {
-		arrange = s.view.ThreadByOrderedSubject
+		arrange = search.ThreadByOrderedSubject
 	}
-	threads, err := arrange(s.ctx(), uids)
+	threads, err := arrange(s.ctx(), s.view, uids)
 	if err != nil {
 		return "", err
 	}

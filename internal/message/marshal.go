@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 )
 
 // indexVersion is the first byte of a stored index. If it differs, the message is scanned again.
@@ -55,6 +56,16 @@ func DecodeIndex(b []byte, size int64) *Index {
 		return nil
 	}
 	return ix
+}
+
+// LoadIndex decodes the stored index of a message of size octets. If that fails, it scans the
+// message, which it reads from r.
+func LoadIndex(b []byte, size int64, r io.Reader) (*Index, error) {
+	if ix := DecodeIndex(b, size); ix != nil {
+		return ix, nil
+	}
+	ix, _, err := ScanReader(r)
+	return ix, err
 }
 
 // UnmarshalBinary decodes the output of MarshalBinary. Invalid bytes or another version are an

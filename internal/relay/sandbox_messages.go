@@ -89,12 +89,10 @@ func (c *Sandbox) Open(ctx context.Context, m CapturedMessage) (*message.Index, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("captured message %s: %w", m.ID, err)
 	}
-	index := message.DecodeIndex(m.structure, b.Size)
-	if index == nil {
-		if index, _, err = message.ScanReader(r.All()); err != nil {
-			_ = r.Close() // only read
-			return nil, nil, fmt.Errorf("scanning captured message %s: %w", m.ID, err)
-		}
+	index, err := message.LoadIndex(m.structure, b.Size, r.All())
+	if err != nil {
+		_ = r.Close() // only read
+		return nil, nil, fmt.Errorf("scanning captured message %s: %w", m.ID, err)
 	}
 	return index, r, nil
 }

@@ -112,7 +112,7 @@ func (s *Server) openServers(context.Context) error {
 		s.smtpServers = append(s.smtpServers, server)
 	}
 	s.imapServer = imapd.New(imapd.Options{ // mail clients open several connections, and an office may share one address
-		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Blobs: s.Blobs, ConnLimiter: s.connLimiter(1000),
+		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Searcher: s.Searcher, Blobs: s.Blobs, ConnLimiter: s.connLimiter(1000),
 		Sessions: s.imapSessions, Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.Learn,
 	})
 	setup := s.clientSetup()
@@ -122,7 +122,7 @@ func (s *Server) openServers(context.Context) error {
 	}
 	calls := &api.API{
 		Services: web.Services{
-			Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Outbox: s.Outbox, Events: s.Events,
+			Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Searcher: s.Searcher, Outbox: s.Outbox, Events: s.Events,
 			Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator,
 			ClientSetup: setup, SetupChecker: checker, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log,
 		},

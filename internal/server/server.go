@@ -23,6 +23,7 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/fulltext"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
@@ -74,7 +75,8 @@ type Server struct {
 	Logins        *ratelimit.LoginLimiter
 	Mailboxes     *mailbox.Mailboxes
 	Folders       *folder.Folders
-	Search        *fulltext.Index
+	Searcher      *search.Searcher
+	SearchIndex   *fulltext.Index
 	Queue         *queue.Queue
 	Operator      *admin.Queue
 	Outbox        *outbound.Outbox
@@ -157,7 +159,7 @@ func (s *Server) startTasks(context.Context) error {
 	s.tasks.run(func(ctx context.Context) error { return s.Logins.Run(ctx, s.logFailure("noting networks of log-ins")) })
 	s.tasks.run(s.Folders.Run)
 	s.tasks.run(s.Folders.RunUsageRecount)
-	s.tasks.run(fulltext.NewIndexer(s.Search, s.Folders).Run)
+	s.tasks.run(fulltext.NewIndexer(s.SearchIndex, s.Folders).Run)
 	s.drainTasks.run(s.Queue.Run)
 	s.drainTasks.run(s.Webhooks.Run)
 	s.drainTasks.run(s.Migrations.Run)

@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/fulltext"
 	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/imapd"
@@ -52,11 +53,12 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	}
 	hasher := credential.NewHasherWithCost(s.Config.PasswordCost)
 	s.Logins = ratelimit.NewLoginLimiter(s.DB, s.key.Subkey("login-limiter"), s.isExempt)
-	if s.Search, err = fulltext.Open(ctx, fulltext.Options{Path: s.data.file("search.db"), Now: time.Now, Log: s.Log}); err != nil {
+	if s.SearchIndex, err = fulltext.Open(ctx, fulltext.Options{Path: s.data.file("search.db"), Now: time.Now, Log: s.Log}); err != nil {
 		return err
 	}
-	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log, Index: s.Search,
+	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,
 		MaxMessages: s.Config.MaxFolderMessages, MaxFolders: s.Config.MaxFolders})
+	s.Searcher = search.New(s.Folders, s.SearchIndex)
 	if err := s.openMigrations(); err != nil {
 		return err
 	}

@@ -74,8 +74,8 @@ func (s *Server) Shutdown() error {
 	if s.dnsServer != nil {
 		errs = append(errs, s.dnsServer.Close())
 	}
-	if s.Search != nil {
-		errs = append(errs, s.Search.Close())
+	if s.SearchIndex != nil {
+		errs = append(errs, s.SearchIndex.Close())
 	}
 	if s.DB != nil {
 		errs = append(errs, s.DB.Close())
@@ -88,5 +88,5 @@ func (s *Server) Shutdown() error {
 
 // ShrinkMemory releases the memory of caches, which fill again with use.
 func (s *Server) ShrinkMemory(ctx context.Context) error {
-	return errors.Join(s.DB.ShrinkMemory(ctx), s.Search.ReleaseMemory(ctx))
+	return errors.Join(s.DB.ShrinkMemory(ctx), s.SearchIndex.ReleaseMemory(ctx))
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/search"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/mailio"
 	"github.com/mailstead/mailstead/internal/migration"
@@ -45,6 +46,7 @@ type Services struct {
 	Mailboxes     *mailbox.Mailboxes
 	Outbox        *outbound.Outbox
 	Folders       *folder.Folders
+	Searcher      *search.Searcher
 	Suppressions  *suppression.List
 	Templates     *template.Templates
 	QueueAdmin    *admin.Queue

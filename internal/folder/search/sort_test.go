@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"slices"
@@ -19,11 +19,10 @@ func TestSortFieldTwice(t *testing.T) {
 		t.Errorf("%d columns: %v", len(got), got)
 	}
 	each(t, func(h *fixture) {
-		_, uids, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("a", ""), 0), h.upload(mail("c", ""), 0), h.upload(mail("b", ""), 0))
-		h.must(err)
-		v := h.view(Inbox)
-		h.must(v.Sort(h.ctx(), uids, []SortBy{{Field: BySubject, Reverse: true}, {Field: BySubject}}))
-		if want := numbers(2, 3, 1); !equal(uids, want) {
+		uids := h.append(h.upload(mail("a", "")), h.upload(mail("c", "")), h.upload(mail("b", "")))
+		v := h.view()
+		h.must(Sort(h.ctx(), v, uids, []SortBy{{Field: BySubject, Reverse: true}, {Field: BySubject}}))
+		if want := numbers(2, 3, 1); !slices.Equal(uids, want) {
 			t.Errorf("sorted %v, want %v", uids, want)
 		}
 	})

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"os"
@@ -10,6 +10,8 @@ import (
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/foldertest"
 )
 
 var (
@@ -30,7 +32,7 @@ func TestReceivedMany(t *testing.T) {
 		if os.Getenv("MAILSTEAD_SOAK") != "" {
 			n = 1_000_000
 		}
-		other, account := h.newMailbox(1<<40), h.db.NewID()
+		other, account := foldertest.AddMailbox(h, h.Folders), h.DB.NewID()
 		folders, err := h.List(h.ctx(), h.box)
 		h.must(err)
 		begin := time.Now().Add(-30 * 24 * time.Hour).Truncate(time.Millisecond)
@@ -40,7 +42,7 @@ func TestReceivedMany(t *testing.T) {
 		const chunk = 5000
 		for lo := int64(1); lo <= n; lo += chunk {
 			hi := min(lo+chunk-1, n)
-			dbtest.Exec(h, h.db, sowMessages.With(lo, hi, first, apart, h.box, other, account, envelope, []byte{}),
+			dbtest.Exec(h, h.DB, sowMessages.With(lo, hi, first, apart, h.box, other, account, envelope, []byte{}),
 				sowRows.With(lo, hi, first, apart, folders[0].ID))
 		}
 		id := func(i int64) db.ID { return first + db.ID(i)*apart }
@@ -84,7 +86,7 @@ func TestReceivedMany(t *testing.T) {
 		}
 		seen, p := 0, db.Page{Limit: 200}
 		for last, more := db.ID(0), true; more && seen < 5000; {
-			var found []StoredMessage
+			var found []folder.StoredMessage
 			found, more, p.After, err = h.ListReceived(h.ctx(), account, MessageFilter{}, p)
 			h.must(err)
 			for _, k := range found {

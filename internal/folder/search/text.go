@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"bytes"
@@ -121,13 +121,13 @@ type contentMatch struct {
 
 // testContent tests a message that its row leaves undecided. If the result is still unknown, unread
 // is the reason.
-func (v *View) testContent(ctx context.Context, c *compiledCriterion, m *candidate, buf []byte) (found matchResult, unread, err error) {
-	b := m.row.Content
+func (r *folderSearch) testContent(ctx context.Context, m *candidate, buf []byte) (found matchResult, unread, err error) {
+	c, b := &r.criterion, m.row.Content
 	if b == nil {
-		b, err = v.store.Blobs.Load(ctx, m.row.BlobID)
+		b, err = r.folders.Blobs.Load(ctx, m.row.BlobID)
 	}
 	if errors.Is(err, blob.ErrNotExist) {
-		there, failed := v.store.ExistingMessages(ctx, []db.ID{m.row.Message})
+		there, failed := r.folders.ExistingMessages(ctx, []db.ID{m.row.Message})
 		if failed != nil || !there[m.row.Message] {
 			return matchNo, nil, failed // expunged, and collected meanwhile
 		}
@@ -139,38 +139,38 @@ func (v *View) testContent(ctx context.Context, c *compiledCriterion, m *candida
 	if err != nil {
 		return matchUnknown, nil, err
 	}
-	r, err := b.Open(ctx)
+	in, err := b.Open(ctx)
 	if err != nil {
 		return matchUnknown, err, ctx.Err()
 	}
-	defer r.Close() //nolint:errcheck // nothing was written
-	if m.content, err = newTextScanner(ctx, r, m.row.Structure, buf); err != nil {
+	defer in.Close() //nolint:errcheck // nothing was written
+	if m.content, err = newTextScanner(ctx, in, m.row.Structure, buf); err != nil {
 		return matchUnknown, err, ctx.Err()
 	}
-	sought := c.reset(m, nil)
+	criteria := c.reset(m, nil)
 	if c.match(m) == matchUnknown {
-		m.content.scanBodies(sought, func() bool { return c.match(m) != matchUnknown })
+		m.content.scanBodies(criteria, func() bool { return c.match(m) != matchUnknown })
 		m.content.complete = m.content.err == nil
 	}
 	return c.match(m), m.content.err, ctx.Err()
 }
 
-// reset prepares the criterion for another message, and appends the criteria that search bodies to
-// sought.
-func (c *compiledCriterion) reset(m *candidate, sought []*compiledCriterion) []*compiledCriterion {
+// reset prepares the criterion for another message, and appends to all the criteria that search
+// bodies.
+func (c *compiledCriterion) reset(m *candidate, all []*compiledCriterion) []*compiledCriterion {
 	for i := range c.children {
-		sought = c.children[i].reset(m, sought)
+		all = c.children[i].reset(m, all)
 	}
 	c.contentMatch = contentMatch{}
 	if (c.Test == InBody || c.Test == InText) && !m.prefilter.lacks(c.termIndex, m.position) {
-		sought = append(sought, c)
+		all = append(all, c)
 	}
-	return sought
+	return all
 }
 
 // newTextScanner returns a scanner for a message.
 func newTextScanner(ctx context.Context, r *blob.Reader, structure, buf []byte) (*textScanner, error) {
-	ix, err := decodeIndex(r, structure)
+	ix, err := message.LoadIndex(structure, r.Size(), r.All())
 	return &textScanner{ctx: ctx, r: r, buf: buf, index: ix}, err
 }
 
@@ -235,16 +235,16 @@ func fieldText(f message.Field) string {
 // message, decoded and as UTF-8, the visible text of HTML, and the headers of embedded messages.
 // Other files are not text. RFC 9051 §6.4.4 lets a server match more freely than by octets: nobody
 // searches for markup, and a word must be found although a part of it is bold.
-func (t *textScanner) scanBodies(sought []*compiledCriterion, decided func() bool) {
+func (t *textScanner) scanBodies(criteria []*compiledCriterion, decided func() bool) {
 	keep, heads := 0, false
-	for _, c := range sought {
+	for _, c := range criteria {
 		keep = max(keep, len(c.needle)-1)
 		heads = heads || c.Test == InText
 	}
 	// see searches a text whose first before bytes were already seen.
 	see := func(text []byte, before int, body bool) (more bool) {
 		news := false
-		for _, c := range sought {
+		for _, c := range criteria {
 			if c.contentMatch.found || !body && c.Test != InText {
 				continue
 			}

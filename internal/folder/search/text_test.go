@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -42,8 +43,8 @@ func FuzzTexts(f *testing.F) {
 			{Test: HasHeader, Header: header, Text: text}, {Test: InEnvelope, Header: header, Text: text},
 			{Test: InBody, Text: text}, {Test: InText, Text: text},
 		} {
-			ready := (&View{}).compile(&c)
-			m := candidate{row: &MessageRow{Envelope: envelope}, content: open(textBuffer)}
+			ready := compile(&c, nil)
+			m := candidate{row: &folder.MessageRow{Envelope: envelope}, content: open(textBuffer)}
 			m.content.scanBodies(ready.reset(&m, nil), func() bool { return false })
 			m.content.complete = true
 			s := ready.term()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"context"
@@ -49,14 +49,13 @@ func TestSearchMemory(t *testing.T) {
 			"Content-Type: text/plain; charset=iso-2022-jp\r\n\r\n" + strings.Repeat("\x1b$B", size/3),
 			"Subject: " + strings.Repeat("\x80", size) + "\r\n\r\nx\r\n",
 		} {
-			_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(text, 0))
-			h.must(err)
+			h.append(h.upload(text))
 		}
-		v := h.view(Inbox)
+		v := h.view()
 		m := &meter{start: heaptest.Live()}
 		h.Blobs.Files = metered{FileStore: h.Blobs.Files, m: m}
-		for _, test := range []SearchTest{InBody, InText} {
-			if _, err := v.Search(h.ctx(), Criterion{Test: test, Text: "nowhere"}, nil); err != nil {
+		for _, test := range []Test{InBody, InText} {
+			if _, err := h.Search(h.ctx(), v, Criterion{Test: test, Text: "nowhere"}, nil); err != nil {
 				t.Error(err)
 			}
 		}

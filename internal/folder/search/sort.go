@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -63,10 +64,10 @@ func (c *sortColumn) compare(a, b int32) int {
 
 // Sort sorts the UIDs, which ascend, by the criteria. Equal messages stay in the order of the
 // folder. It returns a fault.RateLimited if the texts don't fit in memory.
-func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
+func Sort(ctx context.Context, v *folder.View, uids []uint32, by []SortBy) error {
 	columns, want := newSortColumns(by, len(uids))
 	at, size := 0, 0
-	err := v.Fetch(ctx, uids, want, func(r *MessageRow) error {
+	err := v.Fetch(ctx, uids, want, func(r *folder.MessageRow) error {
 		for uids[at] != r.UID {
 			at++ // gone; it sorts as if it were empty
 		}
@@ -102,7 +103,7 @@ func (v *View) Sort(ctx context.Context, uids []uint32, by []SortBy) error {
 
 // newSortColumns allocates columns for n messages, and returns the fields to read. A repeated field
 // is ignored, because its first occurrence has already decided.
-func newSortColumns(by []SortBy, n int) (columns []sortColumn, want FetchFields) {
+func newSortColumns(by []SortBy, n int) (columns []sortColumn, want folder.FetchFields) {
 	for _, b := range by {
 		if slices.ContainsFunc(columns, func(c sortColumn) bool { return c.Field == b.Field }) {
 			continue
@@ -119,24 +120,24 @@ func sortLimitError() error {
 }
 
 // allocate allocates the column for n messages and returns the fields to read.
-func (c *sortColumn) allocate(n int) FetchFields {
+func (c *sortColumn) allocate(n int) folder.FetchFields {
 	switch c.Field {
 	case ByArrival:
 		c.numbers = make([]int64, n)
-		return FetchDates
+		return folder.FetchDates
 	case BySent:
 		c.numbers = make([]int64, n)
-		return FetchDates | FetchEnvelope
+		return folder.FetchDates | folder.FetchEnvelope
 	case BySize:
 		c.numbers = make([]int64, n)
 		return 0
 	}
 	c.texts = make([]string, n)
-	return FetchEnvelope
+	return folder.FetchEnvelope
 }
 
 // add stores the value of a message, and returns its size in bytes.
-func (c *sortColumn) add(at int, r *MessageRow) int {
+func (c *sortColumn) add(at int, r *folder.MessageRow) int {
 	switch c.Field {
 	case ByArrival:
 		c.numbers[at] = r.Date.UnixMicro()
@@ -173,7 +174,7 @@ func (c *sortColumn) sortText(envelope []byte) string {
 }
 
 // sentMicros returns the sent date (RFC 5256 §2.2) in microseconds.
-func sentMicros(r *MessageRow) int64 {
+func sentMicros(r *folder.MessageRow) int64 {
 	if sent, ok := message.ParseDate(message.EnvelopeText(r.Envelope, message.EnvelopeDate)); ok {
 		return sent.UnixMicro()
 	}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"cmp"
@@ -79,15 +79,22 @@ func (f *MessageFilter) clause() *Clause {
 type candidateIDs struct {
 	ids       []db.ID                       // ascending
 	truncated bool                          // whether there are more in the direction of the list
-	statement func(some []any) db.Statement // listSize ids
+	statement func(some []any) db.Statement // of db.ListSize ids
 }
 
-// candidatesByIDQuery looks up the folder of each message. Otherwise PostgreSQL might read all
-// messages of the folder.
-var candidatesByIDQuery = db.SQL(`SELECT ` + candidateColumns + `,
+// inList is the condition of queries for db.ListSize ids.
+const inList = `IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
+
+var (
+	// candidatesByIDQuery looks up the folder of each message. Otherwise PostgreSQL might read all
+	// messages of the folder.
+	candidatesByIDQuery = db.SQL(`SELECT ` + candidateColumns + `,
 		COALESCE((SELECT 1 FROM folder_message f JOIN folder d ON d.id = f.folder
 			WHERE f.message = m.id AND (CAST($18 AS BIGINT) = 0 OR f.folder = $18) LIMIT 1), 0)
-	FROM message m WHERE id ` + inList + ` AND mailbox + 0 = $17`)
+		FROM message m WHERE id ` + inList + ` AND mailbox + 0 = $17`)
+	receivedByIDQuery = db.SQL(`SELECT ` + receivedColumns + `
+		FROM message m WHERE id ` + inList + ` AND account + 0 = $17`)
+)
 
 // readPage is a candidateReader.
 func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chunk []messageCandidate, more bool, err error) {
@@ -105,9 +112,9 @@ func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chun
 		slices.Reverse(left)
 	}
 	for len(left) > 0 && len(chunk) < at.Limit { // some may be gone meanwhile
-		some := left[:min(listSize, len(left))]
+		some := left[:min(db.ListSize, len(left))]
 		left = left[len(some):]
-		args := listArgs(len(some), func(i int) any { return some[i] })
+		args := db.ListArgs(len(some), func(i int) any { return some[i] })
 		group, err := db.All(ctx, d, k.statement(args), scanCandidate)
 		if err != nil {
 			return nil, false, err
@@ -118,8 +125,12 @@ func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chun
 	return chunk, len(chunk) > 0 && (len(left) > 0 || k.truncated), nil
 }
 
+// messageIDsPage is how many messages of a folder are read at once, as a read transaction must be
+// short.
+const messageIDsPage = 5_000
+
 // candidatesByFolder returns the next messages of a folder, as many as a page examines.
-func (s *Folders) candidatesByFolder(ctx context.Context, folder db.ID, at db.Page) (*candidateIDs, error) {
+func (s *Searcher) candidatesByFolder(ctx context.Context, in db.ID, at db.Page) (*candidateIDs, error) {
 	var k candidateIDs
 	back := at.After == 0
 	cut := func() {
@@ -135,41 +146,36 @@ func (s *Folders) candidatesByFolder(ctx context.Context, folder db.ID, at db.Pa
 		}
 	}
 	for last := uint32(0); ; {
-		n := 0
-		err := s.DB.Each(ctx, messageIDsQuery.With(folder, last, messageIDsPage), func(r db.Row) error {
-			var id db.ID
-			if err := r.Scan(&last, &id); err != nil {
-				return err
-			}
-			n++
-			if back && id > at.Before || !back && id < at.After {
-				k.ids = append(k.ids, id)
-			}
-			return nil
-		})
+		uids, ids, err := s.folders.MessagesAfter(ctx, in, last, messageIDsPage)
 		if err != nil {
 			return nil, err
 		}
-		if len(k.ids) > 2*s.MaxScan || n < messageIDsPage {
+		for _, id := range ids {
+			if back && id > at.Before || !back && id < at.After {
+				k.ids = append(k.ids, id)
+			}
+		}
+		if len(k.ids) > 2*s.MaxScan || len(ids) < messageIDsPage {
 			cut()
 		}
-		if n < messageIDsPage {
+		if len(ids) < messageIDsPage {
 			return &k, nil
 		}
+		last = uids[len(uids)-1]
 	}
 }
 
 // candidatesByIndex returns the messages of mailboxes for which the filter may hold, or nil if an
 // index can't tell.
-func (s *Folders) candidatesByIndex(ctx context.Context, mailboxes []db.ID, f MessageFilter) (*candidateIDs, error) {
+func (s *Searcher) candidatesByIndex(ctx context.Context, mailboxes []db.ID, f MessageFilter) (*candidateIDs, error) {
 	clause := f.clause()
-	if s.Index == nil || clause == nil {
+	if s.index == nil || clause == nil {
 		return nil, nil
 	}
 	var k candidateIDs
 	unknown := 0
 	for _, box := range mailboxes {
-		found, err := s.Index.Query(ctx, box, IndexQuery{Clause: *clause, Limit: maxIndexResults - len(k.ids)})
+		found, err := s.index.Query(ctx, box, IndexQuery{Clause: *clause, Limit: maxIndexResults - len(k.ids)})
 		if err != nil {
 			return nil, s.logIndexError(ctx, box, err)
 		}
@@ -192,8 +198,8 @@ var newerMessagesQuery = db.SQL(`SELECT id FROM message WHERE
 
 // addUnindexed appends the messages of a mailbox that the index does not know, and counts them,
 // until there are more than maxUnindexed.
-func (s *Folders) addUnindexed(ctx context.Context, mailbox db.ID, found *IndexResult, k *candidateIDs, unknown *int) error {
-	folders, err := s.List(ctx, mailbox)
+func (s *Searcher) addUnindexed(ctx context.Context, mailbox db.ID, found *IndexResult, k *candidateIDs, unknown *int) error {
+	folders, err := s.folders.List(ctx, mailbox)
 	if err != nil {
 		return err
 	}
@@ -203,7 +209,7 @@ func (s *Folders) addUnindexed(ctx context.Context, mailbox db.ID, found *IndexR
 	}
 	for _, f := range folders {
 		if upto := found.IndexedThroughUIDs[f.ID]; f.Messages > 0 && upto+1 < f.UIDNext {
-			_, ids, err := s.MessagesAfter(ctx, f.ID, upto, maxUnindexed+1-*unknown)
+			_, ids, err := s.folders.MessagesAfter(ctx, f.ID, upto, maxUnindexed+1-*unknown)
 			if err != nil {
 				return err
 			}
@@ -212,7 +218,7 @@ func (s *Folders) addUnindexed(ctx context.Context, mailbox db.ID, found *IndexR
 			}
 		}
 	}
-	ids, err := db.All(ctx, s.DB, newerMessagesQuery.With(mailbox, found.IndexedThroughID, maxUnindexed+1-*unknown), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
+	ids, err := db.All(ctx, s.folders.DB, newerMessagesQuery.With(mailbox, found.IndexedThroughID, maxUnindexed+1-*unknown), func(r db.Row) (id db.ID, err error) { return id, r.Scan(&id) })
 	add(ids)
 	return err
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"context"
 	"errors"
 	"hash/maphash"
 
+	"github.com/mailstead/mailstead/internal/folder"
 	"github.com/mailstead/mailstead/internal/folder/threading"
 	"github.com/mailstead/mailstead/internal/message"
 )
@@ -16,9 +17,9 @@ var errReferencesUnknown = errors.New("what a message answers is not known yet")
 
 // ThreadByOrderedSubject threads messages, with ascending UIDs, by their subjects only (RFC 5256
 // §3).
-func (v *View) ThreadByOrderedSubject(ctx context.Context, uids []uint32) (*threading.Threads, error) {
+func ThreadByOrderedSubject(ctx context.Context, v *folder.View, uids []uint32) (*threading.Threads, error) {
 	messages := make([]threading.Message, 0, len(uids))
-	err := v.eachThreadMessage(ctx, uids, FetchEnvelope, func(m threading.Message, _ *MessageRow) error {
+	err := eachThreadMessage(ctx, v, uids, folder.FetchEnvelope, func(m threading.Message, _ *folder.MessageRow) error {
 		messages = append(messages, m)
 		return nil
 	})
@@ -30,27 +31,24 @@ func (v *View) ThreadByOrderedSubject(ctx context.Context, uids []uint32) (*thre
 
 // ThreadByReferences threads messages, with ascending UIDs, by their references (RFC 5256 §3). It
 // returns a fault.RateLimited for far too many Message-IDs.
-func (v *View) ThreadByReferences(ctx context.Context, uids []uint32) (*threading.Threads, error) {
-	t, err := v.threadByReferences(ctx, uids, true)
+func ThreadByReferences(ctx context.Context, v *folder.View, uids []uint32) (*threading.Threads, error) {
+	t, err := threadByReferences(ctx, v, uids, true)
 	if errors.Is(err, errReferencesUnknown) {
-		if err = v.backfillReferences(ctx, uids); err != nil {
+		if err = v.FillReferences(ctx, uids); err != nil {
 			return nil, err
 		}
-		return v.threadByReferences(ctx, uids, false)
+		return threadByReferences(ctx, v, uids, false)
 	}
 	return t, err
 }
 
-func (v *View) threadByReferences(ctx context.Context, uids []uint32, all bool) (*threading.Threads, error) {
+func threadByReferences(ctx context.Context, v *folder.View, uids []uint32, all bool) (*threading.Threads, error) {
 	refs := threading.NewReferencesBuilder()
-	err := v.eachThreadMessage(ctx, uids, FetchReferences, func(m threading.Message, r *MessageRow) error {
+	err := eachThreadMessage(ctx, v, uids, folder.FetchReferences, func(m threading.Message, r *folder.MessageRow) error {
 		if r != nil {
 			var known bool
-			if m.References, known = decodeReferences(r.ReferenceKeys); !known && all {
+			if m.ID, m.References, known = r.ThreadKeys(); !known && all {
 				return errReferencesUnknown
-			}
-			if ids := message.ParseMessageIDs(message.EnvelopeRawText(r.Envelope, message.EnvelopeMessageID)); len(ids) > 0 {
-				m.ID = messageKey(ids[0])
 			}
 		}
 		if !refs.Add(m) {
@@ -65,9 +63,9 @@ func (v *View) threadByReferences(ctx context.Context, uids []uint32, all bool) 
 }
 
 // eachThreadMessage calls add for each message in order. A message that is gone has no row.
-func (v *View) eachThreadMessage(ctx context.Context, uids []uint32, want FetchFields, add func(m threading.Message, r *MessageRow) error) error {
+func eachThreadMessage(ctx context.Context, v *folder.View, uids []uint32, want folder.FetchFields, add func(m threading.Message, r *folder.MessageRow) error) error {
 	seed := maphash.MakeSeed()
-	err := v.Fetch(ctx, uids, want, func(r *MessageRow) error {
+	err := v.Fetch(ctx, uids, want, func(r *folder.MessageRow) error {
 		for ; uids[0] != r.UID; uids = uids[1:] {
 			if err := add(threading.Message{}, nil); err != nil {
 				return err

@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 
-package folder
+package search
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/folder"
+	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
 func TestSearch(t *testing.T) {
@@ -30,28 +33,27 @@ func TestSearch(t *testing.T) {
 				"<style>.needless{}</style><p class=3D\"lead\">Your in<b>voi</b>ce of <i>12 &euro;</i>\r\nis <a href=3D\"https://example.com/pay\">h=C3=A9re</a></p>",
 		}
 		for i, text := range texts {
-			u := h.upload(text, 0)
+			u := h.upload(text)
 			u.Date = day(i + 1).Add(12 * time.Hour)
-			_, _, err := h.Append(h.ctx(), h.box, Inbox, u)
-			h.must(err)
+			h.append(u)
 		}
-		v := h.view(Inbox)
-		_, _, err := v.UpdateFlags(h.ctx(), numbers(2, 3), FlagUpdate{Op: AddFlags, Flags: Seen, Keywords: []string{"Work"}})
+		v := h.view()
+		_, _, err := v.UpdateFlags(h.ctx(), numbers(2, 3), folder.FlagUpdate{Op: folder.AddFlags, Flags: folder.Seen, Keywords: []string{"Work"}})
 		h.must(err)
-		since := v.snap.At(1).ModSeq
+		since := v.Snapshot().At(1).ModSeq
 		not := func(c Criterion) Criterion { c.Not = !c.Not; return c }
-		text := func(test SearchTest, s string) Criterion { return Criterion{Test: test, Text: s} }
+		text := func(test Test, s string) Criterion { return Criterion{Test: test, Text: s} }
 		header := func(name, s string) Criterion { return Criterion{Test: HasHeader, Header: name, Text: s} }
-		date := func(test SearchTest, d int) Criterion { return Criterion{Test: test, Time: day(d)} }
+		date := func(test Test, d int) Criterion { return Criterion{Test: test, Time: day(d)} }
 		for i, c := range []struct {
 			c    Criterion
 			want string
 		}{
 			{Criterion{}, "[1 2 3 4 5]"},
 			{not(Criterion{}), "[]"},
-			{Criterion{Test: HasFlags, Flags: Seen}, "[2 3]"},
-			{Criterion{Test: HasFlags, Flags: Seen | Recent}, "[2 3]"},
-			{not(Criterion{Test: HasFlags, Flags: Seen}), "[1 4 5]"},
+			{Criterion{Test: HasFlags, Flags: folder.Seen}, "[2 3]"},
+			{Criterion{Test: HasFlags, Flags: folder.Seen | folder.Recent}, "[2 3]"},
+			{not(Criterion{Test: HasFlags, Flags: folder.Seen}), "[1 4 5]"},
 			{text(HasKeyword, "WORK"), "[2 3]"},
 			{text(HasKeyword, "none"), "[]"},
 			{Criterion{Test: HasUID, UIDs: numbers(1, 4, 9)}, "[1 4]"},
@@ -88,10 +90,10 @@ func TestSearch(t *testing.T) {
 			{text(InBody, "needle at the buffer's END"), "[3]"},
 			{not(text(InBody, "needle")), "[1 2 4 5]"},
 			{Criterion{Test: Or, Children: []Criterion{text(InBody, "needle"), {Test: Smaller, Num: 17}}}, "[3 4]"},
-			{Criterion{Test: And, Children: []Criterion{not(text(InBody, "needle")), {Test: HasFlags, Flags: Seen}, header("subject", "two")}}, "[2]"},
+			{Criterion{Test: And, Children: []Criterion{not(text(InBody, "needle")), {Test: HasFlags, Flags: folder.Seen}, header("subject", "two")}}, "[2]"},
 			{not(Criterion{Test: Or, Children: []Criterion{header("subject", "two"), date(SentSince, 2)}}), "[3 4 5]"},
 		} {
-			got, err := v.Search(h.ctx(), c.c, nil)
+			got, err := h.Search(h.ctx(), v, c.c, nil)
 			if err != nil || fmt.Sprint(got) != c.want {
 				t.Errorf("search %d %+v: %v, %v; want %s", i, c.c, got, err, c.want)
 			}
@@ -108,10 +110,9 @@ func TestSearchCharsets(t *testing.T) {
 			"Subject: =?macgreek?B?uuHs6A==?=\r\nContent-Type: text/html; charset=utf-7\r\n\r\n<p>+AOQ-hnlich\r\n",
 		}
 		for _, text := range texts {
-			_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(text, 0))
-			h.must(err)
+			h.append(h.upload(text))
 		}
-		v := h.view(Inbox)
+		v := h.view()
 		for _, c := range []struct {
 			c    Criterion
 			want string
@@ -123,7 +124,7 @@ func TestSearchCharsets(t *testing.T) {
 			{Criterion{Test: InText, Text: "請求書"}, "[2]"},
 			{Criterion{Test: InBody, Text: "Ähnlich"}, "[3]"},
 		} {
-			got, err := v.Search(h.ctx(), c.c, nil)
+			got, err := h.Search(h.ctx(), v, c.c, nil)
 			if err != nil || fmt.Sprint(got) != c.want {
 				t.Errorf("search %+v: %v, %v; want %s", c.c, got, err, c.want)
 			}
@@ -135,12 +136,11 @@ func TestSearchCharsets(t *testing.T) {
 // ENVELOPE's text (RFC 9051 §6.4.4).
 func TestSearchHeader(t *testing.T) {
 	each(t, func(h *fixture) {
-		_, _, err := h.Append(h.ctx(), h.box, Inbox,
+		h.append(
 			h.upload("Subject: first\r\nSubject: =?utf-8?q?zw=C3=B6lf?=\r\nFrom: j@example.com (Joe \"the\" Great)\r\nFrom: \"Roe, Jane\"\r\n <jane@example.com>\r\n"+
-				"To: undisclosed-recipients:;\r\nMessage-ID: <1@x>\r\nMessage-ID: <2@x>\r\n\r\n", 0),
-			h.upload("Subject: first\r\nFrom: Joe <j@example.com>\r\n\r\n", 0))
-		h.must(err)
-		v := h.view(Inbox)
+				"To: undisclosed-recipients:;\r\nMessage-ID: <1@x>\r\nMessage-ID: <2@x>\r\n\r\n"),
+			h.upload("Subject: first\r\nFrom: Joe <j@example.com>\r\n\r\n"))
+		v := h.view()
 		for i, c := range []struct{ header, text, in, envelope string }{
 			{"subject", "FIRST", "[1 2]", "[1 2]"},
 			{"Subject", "ZWÖLF", "[1]", "[]"},
@@ -152,8 +152,8 @@ func TestSearchHeader(t *testing.T) {
 			{"to", "recipients:;", "[1]", "[]"},
 			{"to", "", "[1]", "[1]"},
 		} {
-			for test, want := range map[SearchTest]string{HasHeader: c.in, InEnvelope: c.envelope} {
-				got, err := v.Search(h.ctx(), Criterion{Test: test, Header: c.header, Text: c.text}, nil)
+			for test, want := range map[Test]string{HasHeader: c.in, InEnvelope: c.envelope} {
+				got, err := h.Search(h.ctx(), v, Criterion{Test: test, Header: c.header, Text: c.text}, nil)
 				if err != nil || fmt.Sprint(got) != want {
 					t.Errorf("search %d, test %d: %v, %v; want %s", i, test, got, err, want)
 				}
@@ -187,14 +187,13 @@ func (s stopped) Close() error { return s.FileReader.Close() }
 // A search for many texts reads each message only once.
 func TestSearchReadsOnce(t *testing.T) {
 	each(t, func(h *fixture) {
-		_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("big", strings.Repeat("Hello.\r\n", 50_000)+"a needle"), 0))
-		h.must(err)
-		v := h.view(Inbox)
+		h.append(h.upload(mail("big", strings.Repeat("Hello.\r\n", 50_000)+"a needle")))
+		v := h.view()
 		reads := 0
 		h.Blobs.Files = stopped{FileStore: h.Blobs.Files, stop: func() {}, reads: &reads}
 		search := func(c Criterion) []uint32 {
 			reads = 0
-			uids, err := v.Search(h.ctx(), c, nil)
+			uids, err := h.Search(h.ctx(), v, c, nil)
 			h.must(err)
 			return uids
 		}
@@ -226,9 +225,8 @@ func TestSearchReadsOnce(t *testing.T) {
 // A search for many texts in one large message ends when its context ends.
 func TestSearchEnds(t *testing.T) {
 	each(t, func(h *fixture) {
-		_, _, err := h.Append(h.ctx(), h.box, Inbox, h.upload(mail("big", strings.Repeat("Hello.\r\n", 50_000)), 0))
-		h.must(err)
-		v := h.view(Inbox)
+		h.append(h.upload(mail("big", strings.Repeat("Hello.\r\n", 50_000))))
+		v := h.view()
 		ctx, cancel := context.WithCancel(h.ctx())
 		reads := 0
 		h.Blobs.Files = stopped{FileStore: h.Blobs.Files, stop: cancel, reads: &reads}
@@ -236,11 +234,39 @@ func TestSearchEnds(t *testing.T) {
 		for i := range 50 {
 			c.Children = append(c.Children, Criterion{Test: InBody, Text: fmt.Sprint("x", i)})
 		}
-		if _, err := v.Search(ctx, c, nil); !errors.Is(err, context.Canceled) {
+		if _, err := h.Search(ctx, v, c, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("got %v", err)
 		}
 		if reads > 1 {
 			t.Errorf("%d readings after the end", reads-1)
+		}
+	})
+}
+
+// A search finds keywords that the folder's table did not accept.
+func TestSearchUncountedKeywords(t *testing.T) {
+	each(t, func(h *fixture) {
+		v := h.view()
+		table := v.KeywordTable()
+		for size := 1 << 16; size > 0; size /= 2 { // no space is left, not even for a small set
+			for n := 0; table.ID(fmt.Sprintf("%0*d", size, n)) != snapshot.OverflowKeywords; n++ {
+			}
+		}
+		late := h.upload(mail("one", "Hello."))
+		late.Keywords = []string{"late"}
+		uids := h.append(late, h.upload(mail("two", "Hello.")))
+		_, err := v.Sync(h.ctx(), true)
+		h.must(err)
+		for _, c := range []struct {
+			c    Criterion
+			want []uint32
+		}{
+			{Criterion{Test: HasKeyword, Text: "LATE"}, uids[:1]},
+			{Criterion{Test: HasKeyword, Text: "new", Not: true}, uids},
+		} {
+			if found, err := h.Search(h.ctx(), v, c.c, nil); err != nil || !slices.Equal(found, c.want) {
+				t.Errorf("%+v finds %v, %v", c.c, found, err)
+			}
 		}
 	})
 }
