@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package notify wakes goroutines that wait for a change, in this process and, through
-// Hub.Forward and Hub.Receive, on other nodes. A signal carries no data: the woken goroutine reads
+// NewHub and Hub.Listen, on other nodes. A signal carries no data: the woken goroutine reads
 // the state itself. A signal may be spurious. Across nodes it may be lost, so waiters also poll
 // every few seconds.
 package notify
@@ -43,16 +43,16 @@ type Key struct {
 // Limits of a hub.
 const (
 	shards     = 64      // so that Wake and Subscribe rarely contend for a lock
-	maxPending = 1 << 16 // distinct keys queued while Forward is busy; more are dropped
+	maxPending = 1 << 16 // distinct keys queued while send is busy; more are dropped
 )
 
 // Hub connects wakers and waiters. The zero value is ready to use.
 type Hub struct {
-	// Forward, if set before the first Wake, is called with the keys that were
+	// send, if set before the first Wake, is called with the keys that were
 	// woken here, each once per call. Calls don't overlap and hold no lock, so
-	// Forward may be slow: keys that come meanwhile wait for the next call. If
+	// send may be slow: keys that come meanwhile wait for the next call. If
 	// more than 65,536 distinct keys come meanwhile, the rest is dropped.
-	Forward func(keys []Key)
+	send func(keys []Key)
 
 	shards [shards]shard
 
@@ -121,7 +121,7 @@ func (sub *Subscription) Close() {
 	sub.prev, sub.next = nil, nil
 }
 
-// Wake signals all subscriptions of the key, here and through Forward on other nodes. It never
+// Wake signals all subscriptions of the key, here and on other nodes. It never
 // blocks.
 func (h *Hub) Wake(key Key) { h.wake(key, nil) }
 
@@ -131,7 +131,7 @@ func (sub *Subscription) WakeOthers() { sub.hub.wake(sub.key, sub) }
 
 func (h *Hub) wake(key Key, save *Subscription) {
 	h.wakeLocal(key, save)
-	if h.Forward != nil {
+	if h.send != nil {
 		h.forward(key)
 	}
 }
@@ -186,7 +186,7 @@ func (h *Hub) shard(key Key) *shard {
 	return &h.shards[x>>58]
 }
 
-// forward queues a key for Forward, and starts the goroutine that calls Forward unless it is
+// forward queues a key for send, and starts the goroutine that calls send unless it is
 // running.
 func (h *Hub) forward(key Key) {
 	h.mu.Lock()
@@ -203,7 +203,7 @@ func (h *Hub) forward(key Key) {
 	}
 }
 
-// Flush waits until Forward has returned for all keys that were woken here.
+// Flush waits until all keys that were woken here have been sent to the other nodes.
 func (h *Hub) Flush() { h.forwarding.Wait() }
 
 func (h *Hub) forwardPending() {
@@ -220,6 +220,6 @@ func (h *Hub) forwardPending() {
 		}
 		h.pending = nil
 		h.mu.Unlock()
-		h.Forward(keys)
+		h.send(keys)
 	}
 }

@@ -72,14 +72,14 @@ func TestCloseInAnyOrder(t *testing.T) {
 
 func TestForwardCoalesces(t *testing.T) {
 	calls, goOn := make(chan []Key), make(chan struct{})
-	h := Hub{Forward: func(keys []Key) {
+	h := Hub{send: func(keys []Key) {
 		calls <- keys
 		<-goOn
 	}}
 	sub := h.Subscribe(Key{Folder, 1})
 	h.Wake(Key{Folder, 1})
 	if !woken(sub) {
-		t.Fatal("the waiter here must not wait for Forward")
+		t.Fatal("the waiter here must not wait for send")
 	}
 	if got := <-calls; !slices.Equal(got, []Key{{Folder, 1}}) {
 		t.Fatalf("forwarded %v", got)
@@ -100,7 +100,7 @@ func TestForwardCoalesces(t *testing.T) {
 
 func TestForwardIsBounded(t *testing.T) {
 	calls, goOn := make(chan int), make(chan struct{})
-	h := Hub{Forward: func(keys []Key) {
+	h := Hub{send: func(keys []Key) {
 		calls <- len(keys)
 		<-goOn
 	}}
@@ -119,7 +119,7 @@ func TestForwardIsBounded(t *testing.T) {
 // No wake is lost between subscribing, reading the state and waiting.
 func TestManyAtOnce(t *testing.T) {
 	forwarded := make(chan []Key, 10000)
-	h := Hub{Forward: func(keys []Key) { forwarded <- keys }}
+	h := Hub{send: func(keys []Key) { forwarded <- keys }}
 	var wg sync.WaitGroup
 	for i := range int64(8) {
 		ready, done := make(chan struct{}), make(chan struct{})

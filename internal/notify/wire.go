@@ -11,9 +11,9 @@ import (
 // maxPayload is the maximum size of one NOTIFY in bytes: PostgreSQL accepts less than 8,000.
 const maxPayload = 7999
 
-// Encode returns keys as texts of at most 7,999 bytes, each of which fits one NOTIFY: the letters
+// encode returns keys as texts of at most 7,999 bytes, each of which fits one NOTIFY: the letters
 // and the ids in base 36, separated by commas.
-func Encode(keys []Key) []string {
+func encode(keys []Key) []string {
 	var texts []string
 	var b []byte
 	for _, key := range keys {
@@ -34,11 +34,11 @@ func Encode(keys []Key) []string {
 	return texts
 }
 
-// Decode parses a text from Encode. It also returns kinds that this release does not know, as they
+// decode parses a text from encode. It also returns kinds that this release does not know, as they
 // have no subscriptions.
-func Decode(text string) ([]Key, error) {
+func decode(text string) ([]Key, error) {
 	if len(text) > maxPayload {
-		return nil, errors.New("signal: payload too long")
+		return nil, errors.New("notify: payload too long")
 	}
 	if text == "" {
 		return nil, nil
@@ -46,11 +46,11 @@ func Decode(text string) ([]Key, error) {
 	keys := make([]Key, 0, strings.Count(text, ",")+1)
 	for part := range strings.SplitSeq(text, ",") {
 		if len(part) < 2 || part[0] < 'a' || part[0] > 'z' {
-			return nil, errors.New("signal: malformed payload")
+			return nil, errors.New("notify: malformed payload")
 		}
 		id, err := strconv.ParseInt(part[1:], 36, 64)
 		if err != nil {
-			return nil, errors.New("signal: malformed id in payload")
+			return nil, errors.New("notify: malformed id in payload")
 		}
 		keys = append(keys, Key{Kind(part[0]), id})
 	}

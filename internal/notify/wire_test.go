@@ -14,13 +14,13 @@ func TestEncodeDecode(t *testing.T) {
 	for i := range int64(3000) {
 		keys = append(keys, Key{Folder, i}, Key{Queue, math.MaxInt64 - i}, Key{Event, math.MinInt64 + i})
 	}
-	texts := Encode(keys)
+	texts := encode(keys)
 	var got []Key
 	for _, text := range texts {
 		if len(text) > maxPayload || len(text) < maxPayload-30 && text != texts[len(texts)-1] {
 			t.Errorf("a text of %d bytes", len(text))
 		}
-		part, err := Decode(text)
+		part, err := decode(text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,14 +29,14 @@ func TestEncodeDecode(t *testing.T) {
 	if !slices.Equal(got, keys) {
 		t.Fatal("keys changed on the way")
 	}
-	if len(Encode(nil)) != 0 {
+	if len(encode(nil)) != 0 {
 		t.Error("no keys need no text")
 	}
 }
 
 func TestDecodeRefuses(t *testing.T) {
 	for _, text := range []string{"f", "f1,", ",f1", "f1,,f2", "F1", "f1 ", "f-", "fzzzzzzzzzzzzzzzzzz", "1", strings.Repeat("f1,", 3000) + "f1"} {
-		if keys, err := Decode(text); err == nil {
+		if keys, err := decode(text); err == nil {
 			t.Errorf("%.20q gives %v", text, keys)
 		}
 	}
@@ -47,13 +47,13 @@ func FuzzDecode(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		keys, err := Decode(text)
+		keys, err := decode(text)
 		if err != nil {
 			return
 		}
 		var again []Key
-		for _, text := range Encode(keys) {
-			part, err := Decode(text)
+		for _, text := range encode(keys) {
+			part, err := decode(text)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -51,7 +52,7 @@ func OpenAdminTools(ctx context.Context, data, database string) (*AdminTools, er
 		return nil, err
 	}
 	// If a signal is lost, nodes notice a few seconds later, as they also poll.
-	hub := &notify.Hub{Forward: func(keys []notify.Key) { _ = d.Notify(ctx, notify.Encode(keys)...) }}
+	hub := notify.NewHub(ctx, d, slog.New(slog.DiscardHandler))
 	messages, log := &outbound.Messages{DB: d, Now: time.Now}, &audit.Log{DB: d, Now: time.Now}
 	return &AdminTools{
 		db: d, hub: hub, Accounts: account.New(d, hub, time.Now), Audit: log, Domains: domain.New(domain.Options{DB: d, Hub: hub, Audit: log, Now: time.Now}),

@@ -145,7 +145,9 @@ func Start(ctx context.Context, c Config, log *slog.Logger) (*Server, error) {
 
 // startTasks starts the background tasks.
 func (s *Server) startTasks(context.Context) error {
-	s.listenToNodes() // before any task signals another
+	s.tasks.run(func(ctx context.Context) error { // before any task signals another
+		return s.Hub.Listen(ctx, s.DB, s.Log, s.invalidate, s.Mailboxes.InvalidateAll)
+	})
 	s.tasks.run(s.Domains.Run)
 	s.tasks.run(func(ctx context.Context) error { return s.Events.RunSequencer(ctx, s.Log) })
 	s.tasks.run(s.Stats.Run)

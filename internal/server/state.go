@@ -32,7 +32,7 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, IdleTimeout: s.Config.Lease / 3, MaxWait: s.Config.DatabaseWait}); err != nil {
 		return err
 	}
-	s.Hub = &notify.Hub{Forward: s.forwardToNodes()}
+	s.Hub = notify.NewHub(s.tasks.ctx, s.DB, s.Log)
 	if err = s.DB.BindSecretKey(ctx, s.key.Fingerprint()); err != nil {
 		return err
 	}
