@@ -23,7 +23,7 @@ var layers = map[string]int{
 	"needtest": ground, // likewise
 	"address":  1, "secret": 1, "dns": 1, "db": 1,
 	"testkit": 2, // helper for tests of the layers above
-	"lease":   2, "message": 2, "smtpclient": 2, "notify": 2, "egress": 2,
+	"lease":   2, "message": 2, "smtpclient": 2, "notify": 2, "egress": 2, "datadir": 2,
 	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "ratelimit": 3, "credential": 3, "cert": 3, "idempotency": 3, "summary": 3, "retention": 3, "bounce": 3, "mailfile": 3, "audit": 3,
 	"account": 4, "domain": 4, "webhook": 4, "thread": 4, "route": 4, "suppression": 4, "stat": 4, "quota": 4, "user": 4, "listener": 4,
 	"mailbox": 5, "queue": 5, "servicemail": 5,

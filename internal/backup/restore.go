@@ -13,6 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -57,13 +58,23 @@ type RestoreResult struct {
 
 // Restore creates a service from a backup, on either engine, whichever the backup is of. It doesn't
 // trust the backup's directory: it reads only regular files, verifies each against the manifest,
-// and compares the database's schema with that of its version. The caller must have locked the data
-// directory. Restore overwrites nothing except what an interrupted Restore left. The
-// complete database gets its final place last.
+// and compares the database's schema with that of its version. It overwrites nothing except what an
+// interrupted Restore left. The complete database gets its final place last.
 func Restore(ctx context.Context, from string, s Service, o RestoreOptions) (done RestoreResult, err error) {
-	if err := CheckFolder(from); err != nil {
+	if err := checkFolder(from); err != nil { // before a data folder is created
 		return done, err
 	}
+	// A lock file in the backup would make it look like a data folder, and the next backup
+	// would fail.
+	there, _ := os.Stat(s.Data)
+	if saved, err := os.Stat(from); err == nil && os.SameFile(there, saved) {
+		return done, fmt.Errorf("%s is the backup itself; name another folder with --data", s.Data)
+	}
+	data, err := datadir.Open(s.Data)
+	if err != nil {
+		return done, err
+	}
+	defer data.Close() //nolint:errcheck // it only unlocks
 	unlock, _, err := lockFolder(from)
 	if err != nil {
 		return done, err
@@ -97,7 +108,7 @@ func Restore(ctx context.Context, from string, s Service, o RestoreOptions) (don
 	if err := r.countExtra(ctx); err != nil {
 		return r.result, err
 	}
-	for _, stale := range []string{"search.db", "search.db-wal", "search.db-shm"} { // belongs to another database
+	for _, stale := range []string{datadir.SearchFile, datadir.SearchFile + "-wal", datadir.SearchFile + "-shm"} { // belongs to another database
 		if err := os.Remove(filepath.Join(s.Data, stale)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return r.result, err
 		}
@@ -125,8 +136,8 @@ func checkTarget(ctx context.Context, from string, s *Service) error {
 	return checkBlobOwner(*s)
 }
 
-// CheckFolder returns an error unless a directory has a backup.
-func CheckFolder(folder string) error {
+// checkFolder returns an error unless a directory has a backup.
+func checkFolder(folder string) error {
 	info, err := os.Lstat(filepath.Join(folder, databaseFile))
 	if err == nil && !info.Mode().IsRegular() {
 		err = blob.ErrNotRegular

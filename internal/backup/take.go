@@ -32,6 +32,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/durable"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -54,11 +55,11 @@ var knownNames = []string{databaseFile, blobFolder, keyFile, acmeFolder, caFile,
 
 // Service describes where a service stores its data.
 type Service struct {
-	Data     string // directory
-	Database string // URL as in db.Options
-	Blobs    string // directory
-	Key      *secret.Key
-	KeyGiven bool // a setting gives the key, so no file has it
+	Data     string      // directory
+	Database string      // URL as in db.Options
+	Blobs    string      // directory
+	Key      *secret.Key // only if KeyGiven
+	KeyGiven bool        // a setting gives the key, so no file has it
 }
 
 // Info is the backup's description of itself.
@@ -87,6 +88,15 @@ type Info struct {
 // Take updates the backup in the directory to, or creates one. Only one may run at a time. Mail
 // that arrives meanwhile is not included.
 func Take(ctx context.Context, s Service, to string, program string) (a Info, err error) {
+	if !s.KeyGiven {
+		path := filepath.Join(s.Data, keyFile)
+		if s.Key, err = secret.ReadKey(path); errors.Is(err, fs.ErrNotExist) {
+			err = fmt.Errorf("the service's secret key is not in %s; give it by --secret-key", path)
+		}
+		if err != nil {
+			return a, err
+		}
+	}
 	if err := durable.MkdirAll(to, 0o700); err != nil {
 		return a, err
 	}
@@ -207,7 +217,7 @@ func checkContents(to string) error {
 	var others, ours bool
 	for _, e := range list {
 		switch name := e.Name(); {
-		case name == "lock":
+		case name == datadir.LockFile:
 			return fmt.Errorf("%s is the data folder of a service; name another folder for the backup", to)
 		case name == infoFile:
 			ours = true

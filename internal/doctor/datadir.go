@@ -14,6 +14,7 @@ import (
 	"syscall"
 
 	"github.com/mailstead/mailstead/internal/bytesize"
+	"github.com/mailstead/mailstead/internal/datadir"
 )
 
 // DataDir checks the data directory of a service.
@@ -79,13 +80,13 @@ func (f DataDir) checkFiles(r *Report, owner int) {
 		mask fs.FileMode
 		fail bool // serve rejects it
 	}
-	rules := []rule{{"ca.key", 0o077, f.HasCA}, {"host.key", 0o077, false}, {"lock", 0o002, false}, {"blobs", 0o007, false}, {"acme", 0o007, false}}
+	rules := []rule{{"ca.key", 0o077, f.HasCA}, {"host.key", 0o077, false}, {datadir.LockFile, 0o002, false}, {"blobs", 0o007, false}, {"acme", 0o007, false}}
 	if !f.HasKey {
-		rules = append(rules, rule{"secret.key", 0o077, false})
+		rules = append(rules, rule{datadir.KeyFile, 0o077, false})
 	}
-	names := []string{"search.db"}
+	names := []string{datadir.SearchFile}
 	if f.SQLite {
-		names = append(names, "mailstead.db")
+		names = append(names, datadir.DatabaseFile)
 	}
 	for _, name := range names {
 		for _, suffix := range []string{"", "-wal", "-shm"} {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/domain"
@@ -87,7 +88,7 @@ func (x *diagnosis) openDatabase(ctx context.Context) []Check {
 	if info, err := os.Stat(x.Data); err == nil {
 		x.ownerUID = FileOwner(info)
 	}
-	lock := filepath.Join(x.Data, "lock")
+	lock := filepath.Join(x.Data, datadir.LockFile)
 	text, _ := os.ReadFile(lock) // without a lock file no service has run here
 	x.holder = strings.TrimSpace(string(text))
 	x.pid, x.lockKnown = LockHolder(lock)
@@ -103,7 +104,7 @@ func (x *diagnosis) openDatabase(ctx context.Context) []Check {
 		return says(func(r *Report) { r.OK("not there yet; mailstead serve will make it") })
 	}
 	var schema db.SchemaState
-	d := &Database{Inspector: look, Path: filepath.Join(x.Data, "mailstead.db"), Now: time.Now}
+	d := &Database{Inspector: look, Path: filepath.Join(x.Data, datadir.DatabaseFile), Now: time.Now}
 	if err == nil {
 		x.db = d
 		schema, err = look.Schema(ctx)
@@ -166,7 +167,7 @@ func (x *diagnosis) storageChecks(d *Database) []Check {
 	if x.SecretKey != "" {
 		k.Key, k.KeyErr = secret.ParseKey(x.SecretKey)
 	} else {
-		k.Key, k.KeyErr = secret.ReadKey(filepath.Join(x.Data, "secret.key"))
+		k.Key, k.KeyErr = secret.ReadKey(filepath.Join(x.Data, datadir.KeyFile))
 	}
 	limit := time.Duration(0)
 	if x.Deep {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/audit"
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
@@ -85,7 +86,7 @@ func (c *Config) checkInitialized(ctx context.Context) error {
 		}
 		return err
 	}
-	_, err := os.Stat(filepath.Join(c.Data, "mailstead.db"))
+	_, err := os.Stat(filepath.Join(c.Data, datadir.DatabaseFile))
 	if pe, ok := err.(*fs.PathError); ok && errors.Is(err, fs.ErrNotExist) { //nolint:errorlint // what Stat returns
 		err = fmt.Errorf("%w on the data folder %s: %w", errNotInitialized, c.Data, pe.Err)
 	}

@@ -4,11 +4,6 @@ package server
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/mailstead/mailstead/internal/backup"
 	"github.com/mailstead/mailstead/internal/secret"
@@ -24,15 +19,6 @@ func Backup(ctx context.Context, c Config, to string) (backup.Info, error) {
 	if err != nil {
 		return backup.Info{}, err
 	}
-	if !s.KeyGiven {
-		path := filepath.Join(c.Data, "secret.key")
-		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) { // LoadOrCreateKey would create one
-			return backup.Info{}, fmt.Errorf("the service's secret key is not in %s; give it by --secret-key", path)
-		}
-		if s.Key, err = secret.LoadOrCreateKey(path); err != nil {
-			return backup.Info{}, err
-		}
-	}
 	return backup.Take(ctx, s, to, Version)
 }
 
@@ -42,20 +28,6 @@ func Restore(ctx context.Context, c Config, from string, o backup.RestoreOptions
 	if err != nil {
 		return done, err
 	}
-	if err := backup.CheckFolder(from); err != nil { // before a data folder is created
-		return done, err
-	}
-	// A lock file in the backup would make it look like a data folder, and the next backup
-	// would fail.
-	there, _ := os.Stat(c.Data)
-	if saved, err := os.Stat(from); err == nil && os.SameFile(there, saved) {
-		return done, fmt.Errorf("%s is the backup itself; name another folder with --data", c.Data)
-	}
-	data, err := openDataDir(c.Data)
-	if err != nil {
-		return done, err
-	}
-	defer data.close() //nolint:errcheck // it only unlocks
 	return backup.Restore(ctx, from, s, o)
 }
 

@@ -16,7 +16,7 @@ import (
 func (s *Server) openCerts() (err error) {
 	switch kind := s.Config.TLS; {
 	case kind == "self-signed":
-		s.certs, err = cert.NewSelfSigned(cert.SelfSignedOptions{Dir: s.data.path, Host: s.Config.Host, AllowName: s.Domains.CheckServedName, Log: s.Log})
+		s.certs, err = cert.NewSelfSigned(cert.SelfSignedOptions{Dir: s.data.Path, Host: s.Config.Host, AllowName: s.Domains.CheckServedName, Log: s.Log})
 	case kind == "acme":
 		var roots *x509.CertPool
 		if file := s.Config.ACMERoots; file != "" {
@@ -29,7 +29,7 @@ func (s *Server) openCerts() (err error) {
 			}
 		}
 		s.certs, err = cert.NewACME(cert.ACMEOptions{
-			Dir: s.data.file("acme"), Host: s.Config.Host, Email: s.Config.ACMEEmail, DirectoryURL: s.Config.ACMEDirectory, Roots: roots,
+			Dir: s.data.File("acme"), Host: s.Config.Host, Email: s.Config.ACMEEmail, DirectoryURL: s.Config.ACMEDirectory, Roots: roots,
 			Bind: s.Config.Bind, HTTPPort: int(s.port("http")), HTTPSPort: int(s.port("https")), AllowName: s.Domains.CheckServedName,
 			DNS: s.resolver, Log: s.Log,
 		})

@@ -18,6 +18,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/route"
@@ -359,7 +360,7 @@ func parsePrefixes(setting string, texts []string) (list []netip.Prefix, err err
 // databaseURL returns the URL for db.Open.
 func (c *Config) databaseURL() string {
 	if c.Database == "sqlite" {
-		return "sqlite:" + filepath.Join(c.Data, "mailstead.db")
+		return "sqlite:" + filepath.Join(c.Data, datadir.DatabaseFile)
 	}
 	return c.Database
 }

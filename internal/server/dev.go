@@ -28,7 +28,7 @@ func DevConfig(data string) Config {
 func (s *Server) seedDemo(ctx context.Context) (err error) {
 	d := &demo.Service{
 		Accounts: s.Accounts, Domains: s.Domains, Mailboxes: s.Mailboxes, Users: s.Users,
-		File: s.data.file("dev.json"), BaseURL: s.baseURL(), CACert: cert.CAFile(s.data.path), Ports: map[string]int{}, Log: s.Log,
+		File: s.data.File("dev.json"), BaseURL: s.baseURL(), CACert: cert.CAFile(s.data.Path), Ports: map[string]int{}, Log: s.Log,
 	}
 	for name := range standardPorts {
 		d.Ports[name] = int(s.port(name))

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/doctor"
@@ -55,7 +56,7 @@ func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
 		if c.SecretKey != "" {
 			seal, err = secret.ParseKey(c.SecretKey)
 		} else {
-			seal, err = secret.ReadKey(filepath.Join(c.Data, "secret.key"))
+			seal, err = secret.ReadKey(filepath.Join(c.Data, datadir.KeyFile))
 		}
 		if err == nil {
 			k, err = domain.New(domain.Options{DB: d, Key: seal, Host: c.Host, Now: time.Now}).HostKey(ctx)

@@ -58,7 +58,7 @@ func (s *Server) ownRoots() (*x509.CertPool, error) {
 	if !s.Config.Dev {
 		return s.Config.trustedRoots()
 	}
-	text, err := os.ReadFile(cert.CAFile(s.data.path))
+	text, err := os.ReadFile(cert.CAFile(s.data.Path))
 	if err != nil {
 		return nil, err
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/cert"
 	"github.com/mailstead/mailstead/internal/dashboard"
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/demo"
 	"github.com/mailstead/mailstead/internal/dns"
@@ -95,7 +96,7 @@ type Server struct {
 	Transfers     *mailio.Service
 	Dashboard     *dashboard.Dashboard
 
-	data           *dataDir
+	data           *datadir.Dir
 	key            *secret.Key
 	node           *lease.Node
 	dnsServer      *dns.Server // of the sandbox zone; nil for serve

@@ -11,6 +11,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/audit"
 	"github.com/mailstead/mailstead/internal/credential"
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/folder"
@@ -53,7 +54,7 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	}
 	hasher := credential.NewHasherWithCost(s.Config.PasswordCost)
 	s.Logins = ratelimit.NewLoginLimiter(s.DB, s.key.Subkey("login-limiter"), s.isExempt)
-	if s.SearchIndex, err = fulltext.Open(ctx, fulltext.Options{Path: s.data.file("search.db"), Now: time.Now, Log: s.Log}); err != nil {
+	if s.SearchIndex, err = fulltext.Open(ctx, fulltext.Options{Path: s.data.File(datadir.SearchFile), Now: time.Now, Log: s.Log}); err != nil {
 		return err
 	}
 	s.Folders = folder.New(folder.Options{DB: s.DB, Blobs: s.Blobs, Events: s.Events, Hub: s.Hub, Now: time.Now, Log: s.Log,

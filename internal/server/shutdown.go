@@ -81,7 +81,7 @@ func (s *Server) Shutdown() error {
 		errs = append(errs, s.DB.Close())
 	}
 	if s.data != nil {
-		errs = append(errs, s.data.close())
+		errs = append(errs, s.data.Close())
 	}
 	return errors.Join(errs...)
 }

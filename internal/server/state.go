@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/blob"
+	"github.com/mailstead/mailstead/internal/datadir"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/event"
@@ -20,13 +21,13 @@ import (
 
 // openState opens the persistent state: the data folder, the secret key, the database.
 func (s *Server) openState(ctx context.Context) (err error) {
-	if s.data, err = openDataDir(s.Config.Data); err != nil {
+	if s.data, err = datadir.Open(s.Config.Data); err != nil {
 		return err
 	}
 	if s.listeners, err = s.Config.listen(); err != nil {
 		return err
 	}
-	if s.key, err = s.data.secretKey(s.Config.SecretKey); err != nil {
+	if s.key, err = s.data.SecretKey(s.Config.SecretKey); err != nil {
 		return err
 	}
 	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, IdleTimeout: s.Config.Lease / 3, MaxWait: s.Config.DatabaseWait}); err != nil {
@@ -36,7 +37,7 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if err = s.DB.BindSecretKey(ctx, s.key.Fingerprint()); err != nil {
 		return err
 	}
-	if s.node, err = lease.Join(ctx, s.DB, lease.Options{Name: s.Config.Node, Holder: s.data.holder, Duration: s.Config.Lease, Log: s.Log}); err != nil {
+	if s.node, err = lease.Join(ctx, s.DB, lease.Options{Name: s.Config.Node, Holder: s.data.Holder, Duration: s.Config.Lease, Log: s.Log}); err != nil {
 		return err
 	}
 	s.leaseTasks.run(func(ctx context.Context) error { return s.node.MaintainLease(ctx) })
