@@ -49,8 +49,10 @@ func EnvelopeAddresses(envelope []byte, field EnvelopeField) (list []Address) {
 // it is the name of a group.
 func FirstEnvelopeAddress(envelope []byte, field EnvelopeField) (name, local, host []byte) {
 	r := openEnvelope(envelope, field)
-	if !r.accept('(') || !r.accept('(') {
-		return nil, nil, nil
+	for range 2 { // of the list and of its first address
+		if !r.accept('(') {
+			return nil, nil, nil
+		}
 	}
 	return r.address()
 }

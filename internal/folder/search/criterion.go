@@ -141,10 +141,12 @@ func (c *compiledCriterion) readsBodies() bool {
 }
 
 // match returns whether the criterion holds, as far as the data read so far decides it.
-func (c *compiledCriterion) match(m *candidate) matchResult {
-	t := c.matchTest(m)
-	if c.Not && t != matchUnknown {
-		return matchYes - t
+func (c *compiledCriterion) match(m *candidate) matchResult { return c.negate(c.matchTest(m)) }
+
+// negate inverts the result of the test if the criterion is negated.
+func (c *compiledCriterion) negate(t matchResult) matchResult {
+	if c.Not {
+		return matchYes - t // which leaves matchUnknown
 	}
 	return t
 }
@@ -258,11 +260,7 @@ func sentDay(envelope []byte) (time.Time, bool) {
 // matchChunk returns whether the criterion holds for all messages of a chunk, for none, or whether
 // each must be tested.
 func (c *compiledCriterion) matchChunk(s snapshot.Slot) matchResult {
-	t := c.matchChunkTest(s)
-	if c.Not && t != matchUnknown {
-		return matchYes - t
-	}
-	return t
+	return c.negate(c.matchChunkTest(s))
 }
 
 func (c *compiledCriterion) matchChunkTest(s snapshot.Slot) matchResult {

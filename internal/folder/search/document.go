@@ -87,20 +87,10 @@ func (t *textScanner) eachBodyText(limit int, f func(kind TextKind, text []byte)
 		}
 		return limit >= 0
 	}
-	for i := range t.index.Parts {
-		p := &t.index.Parts[i]
-		if t.isEmbedded(p) {
-			for line := range t.headerTexts(p) {
-				if !give([]byte(fold(line))) {
-					return false
-				}
-			}
-		}
-		if isTextPart(p) {
-			t.fail(eachFoldedWindow(t.visibleText(p), textOverlap, t.buf, give))
-			if limit < 0 {
-				return false
-			}
+	for r := range t.bodyTexts() {
+		t.fail(eachFoldedWindow(r, textOverlap, t.buf, give))
+		if limit < 0 {
+			return false
 		}
 	}
 	return true

@@ -152,21 +152,22 @@ func (c *sortColumn) add(at int, r *folder.MessageRow) int {
 	return 0
 }
 
+// sortedAddress is the field whose first address a SortField takes.
+var sortedAddress = [...]message.EnvelopeField{
+	ByFrom: message.EnvelopeFrom, ByTo: message.EnvelopeTo, ByCc: message.EnvelopeCc,
+	ByDisplayFrom: message.EnvelopeFrom, ByDisplayTo: message.EnvelopeTo,
+}
+
 func (c *sortColumn) sortText(envelope []byte) string {
 	var s string
-	switch c.Field {
-	case BySubject:
+	if c.Field == BySubject {
 		s, _ = message.BaseSubject(message.EnvelopeText(envelope, message.EnvelopeSubject))
-	case ByFrom:
-		s = firstMailbox(envelope, message.EnvelopeFrom)
-	case ByTo:
-		s = firstMailbox(envelope, message.EnvelopeTo)
-	case ByCc:
-		s = firstMailbox(envelope, message.EnvelopeCc)
-	case ByDisplayFrom:
-		s = firstDisplayName(envelope, message.EnvelopeFrom)
-	case ByDisplayTo:
-		s = firstDisplayName(envelope, message.EnvelopeTo)
+	} else {
+		name, local, host := message.FirstEnvelopeAddress(envelope, sortedAddress[c.Field])
+		s = string(local)
+		if c.Field == ByDisplayFrom || c.Field == ByDisplayTo {
+			s = displayName(name, s, host)
+		}
 	}
 	s = message.CollationKey(s)
 	// Cloned, so that not all of a long text stays in memory.
@@ -181,20 +182,13 @@ func sentMicros(r *folder.MessageRow) int64 {
 	return r.Date.UnixMicro()
 }
 
-// firstMailbox returns the addr-mailbox of the first address of a field.
-func firstMailbox(envelope []byte, field message.EnvelopeField) string {
-	_, local, _ := message.FirstEnvelopeAddress(envelope, field)
-	return string(local)
-}
-
-// firstDisplayName returns the display name of the first address (RFC 5957 §3).
-func firstDisplayName(envelope []byte, field message.EnvelopeField) string {
-	name, local, host := message.FirstEnvelopeAddress(envelope, field)
+// displayName returns the name by which an address is shown (RFC 5957 §3).
+func displayName(name []byte, local string, host []byte) string {
 	if shown := message.DecodeWords(string(name)); shown != "" {
 		return shown
 	}
 	if host != nil {
-		return string(local) + "@" + string(host)
+		return local + "@" + string(host)
 	}
-	return string(local)
+	return local
 }

@@ -231,10 +231,7 @@ func fieldText(f message.Field) string {
 	return string(f.Name) + ": " + f.Decoded()
 }
 
-// scanBodies searches for the criteria until decided returns true. InBody covers the texts of a
-// message, decoded and as UTF-8, the visible text of HTML, and the headers of embedded messages.
-// Other files are not text. RFC 9051 §6.4.4 lets a server match more freely than by octets: nobody
-// searches for markup, and a word must be found although a part of it is bold.
+// scanBodies searches for the criteria until decided returns true.
 func (t *textScanner) scanBodies(criteria []*compiledCriterion, decided func() bool) {
 	keep, heads := 0, false
 	for _, c := range criteria {
@@ -265,24 +262,38 @@ func (t *textScanner) scanBodies(criteria []*compiledCriterion, decided func() b
 		}))
 		return more
 	}
-	seeHeader := func(p *message.Part, body bool) (more bool) {
-		for line := range t.headerTexts(p) {
-			if !seeAll(strings.NewReader(line), body) {
-				return false
+	if heads {
+		for line := range t.headerTexts(&t.index.Parts[0]) {
+			if !seeAll(strings.NewReader(line), false) {
+				return
 			}
 		}
-		return true
 	}
-	if heads && !seeHeader(&t.index.Parts[0], false) {
-		return
-	}
-	for i := range t.index.Parts {
-		p := &t.index.Parts[i]
-		if t.isEmbedded(p) && !seeHeader(p, true) {
+	for r := range t.bodyTexts() {
+		if !seeAll(r, true) {
 			return
 		}
-		if isTextPart(p) && !seeAll(t.visibleText(p), true) {
-			return
+	}
+}
+
+// bodyTexts returns readers of the texts that InBody searches: the texts of a message, decoded and
+// as UTF-8, the visible text of HTML, and the header fields of embedded messages. Other files are
+// not text. RFC 9051 §6.4.4 lets a server match more freely than by octets: nobody searches for
+// markup, and a word must be found although a part of it is bold.
+func (t *textScanner) bodyTexts() iter.Seq[io.Reader] {
+	return func(yield func(io.Reader) bool) {
+		for i := range t.index.Parts {
+			p := &t.index.Parts[i]
+			if t.isEmbedded(p) {
+				for line := range t.headerTexts(p) {
+					if !yield(strings.NewReader(line)) {
+						return
+					}
+				}
+			}
+			if isTextPart(p) && !yield(t.visibleText(p)) {
+				return
+			}
 		}
 	}
 }
