@@ -83,5 +83,13 @@ func (d *Dir) SecretKey(given string) (*secret.Key, error) {
 	return secret.LoadOrCreateKey(d.File(KeyFile))
 }
 
+// ReadKey is SecretKey without a lock, and without creating a key.
+func ReadKey(path, given string) (*secret.Key, error) {
+	if given != "" {
+		return secret.ParseKey(given)
+	}
+	return secret.ReadKey(filepath.Join(path, KeyFile))
+}
+
 // Close unlocks the folder.
 func (d *Dir) Close() error { return d.lock.Close() }

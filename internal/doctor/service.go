@@ -20,7 +20,6 @@ import (
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/lease"
 	"github.com/mailstead/mailstead/internal/route"
-	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/spam"
 )
 
@@ -164,11 +163,7 @@ func (x *diagnosis) liveLease() *lease.NodeState {
 // storageChecks returns the checks of the database and of the files that belong to it.
 func (x *diagnosis) storageChecks(d *Database) []Check {
 	k := &Data{Database: d, Blobs: x.Blobs, Deep: x.Deep, Host: x.Host, Postmaster: x.Postmaster}
-	if x.SecretKey != "" {
-		k.Key, k.KeyErr = secret.ParseKey(x.SecretKey)
-	} else {
-		k.Key, k.KeyErr = secret.ReadKey(filepath.Join(x.Data, datadir.KeyFile))
-	}
+	k.Key, k.KeyErr = datadir.ReadKey(x.Data, x.SecretKey)
 	limit := time.Duration(0)
 	if x.Deep {
 		limit = deepTimeout

@@ -35,6 +35,17 @@ func (i *Service) IsServiceDomain(domain string) bool {
 	return domain == i.Host || domain == "bounces."+i.Host
 }
 
+// IsLocal reports whether mail to a domain is delivered here: while the MX records of a hosted
+// domain point to this service, so that a domain that is moving in loses no mail. Mail to the
+// service's own names (its postmaster, for example) is, unless their MX records point elsewhere.
+func (i *Service) IsLocal(ctx context.Context, domain string) (bool, error) {
+	h, ok, err := i.Domains.FindHosted(ctx, domain)
+	if err != nil || ok {
+		return h.Receives, err
+	}
+	return i.LoopsBack != nil && i.IsServiceDomain(domain) && i.LoopsBack(ctx, domain), nil
+}
+
 // Concurrency implements queue.Agent.
 func (i *Service) Concurrency(waiting int) int {
 	return min(1+waiting/transactionsPerSession, maxSessions)

@@ -50,6 +50,8 @@ type Options struct {
 	Outbox    *outbound.Outbox
 	Threads   *thread.Threads
 	Domains   *domain.Domains
+	// LoopsBack reports whether DNS leads a domain's mail back to this service; nil: not asked.
+	LoopsBack func(ctx context.Context, domain string) bool
 	// Verifier verifies mail received by SMTP; nil: no verification.
 	Verifier *mailauth.Verifier
 	// MaxEnforcement is the strictest enforcement of DMARC policies; domains may choose less.

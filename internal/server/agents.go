@@ -51,11 +51,7 @@ func (s *Server) openRemoteAgent() error {
 	return nil
 }
 
-// chooseAgent returns the delivery agent for a destination. It chooses local delivery while the
-// domain's MX records point to this service, and SMTP otherwise, so that a domain that is moving in
-// loses no mail. Mail to the simulator's domain goes to the simulator. Mail to the service's own
-// names (its postmaster, for example) is delivered locally, unless their MX records point
-// elsewhere.
+// chooseAgent returns the delivery agent for a destination.
 //
 // The queue gets this function before the local agent and the simulator exist: they record outcomes
 // in the queue. It first calls it when it runs.
@@ -63,11 +59,11 @@ func (s *Server) chooseAgent(ctx context.Context, destination string) (queue.Age
 	if destination == suppression.SimulatorDomain {
 		return s.simulator, nil
 	}
-	h, ok, err := s.Domains.FindHosted(ctx, destination)
-	if err != nil {
+	local, err := s.Inbound.IsLocal(ctx, destination)
+	switch {
+	case err != nil:
 		return nil, err
-	}
-	if ok && h.Receives || !ok && s.router != nil && s.Inbound.IsServiceDomain(destination) && s.router.LoopsBack(ctx, destination) {
+	case local:
 		return s.Inbound, nil
 	}
 	return s.remoteAgent, nil

@@ -5,8 +5,6 @@ package server
 import (
 	"crypto/x509"
 	"errors"
-	"fmt"
-	"os"
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/cert"
@@ -14,18 +12,15 @@ import (
 
 // openCerts creates the certificate source.
 func (s *Server) openCerts() (err error) {
-	switch kind := s.Config.TLS; {
-	case kind == "self-signed":
+	switch s.Config.TLS {
+	case "self-signed":
 		s.certs, err = cert.NewSelfSigned(cert.SelfSignedOptions{Dir: s.data.Path, Host: s.Config.Host, AllowName: s.Domains.CheckServedName, Log: s.Log})
-	case kind == "acme":
+	case "acme":
 		var roots *x509.CertPool
-		if file := s.Config.ACMERoots; file != "" {
-			pem, err := os.ReadFile(file)
-			if err != nil {
-				return fmt.Errorf("--acme-roots: %w", err)
-			}
-			if roots = x509.NewCertPool(); !roots.AppendCertsFromPEM(pem) {
-				return errors.New("--acme-roots: the file holds no certificate")
+		if s.Config.ACMERoots != "" {
+			roots = x509.NewCertPool()
+			if err := addRoots(roots, "--acme-roots", s.Config.ACMERoots); err != nil {
+				return err
 			}
 		}
 		s.certs, err = cert.NewACME(cert.ACMEOptions{
@@ -34,11 +29,21 @@ func (s *Server) openCerts() (err error) {
 			DNS: s.resolver, Log: s.Log,
 		})
 	default:
-		certFile, keyFile, ok := strings.Cut(kind, ",")
-		if !ok {
-			return errors.New(`--tls must be "acme", "self-signed", or CERTIFICATE.pem,KEY.pem`)
+		pair, err := s.Config.certificateFiles()
+		if err != nil {
+			return err
 		}
-		s.certs, err = cert.NewFiles(cert.FileOptions{Pairs: []cert.FilePair{{CertFile: certFile, KeyFile: keyFile}}, Log: s.Log})
+		s.certs, err = cert.NewFiles(cert.FileOptions{Pairs: []cert.FilePair{pair}, Log: s.Log})
+		return err
 	}
 	return err
+}
+
+// certificateFiles returns the operator's own certificate (--tls CERTIFICATE.pem,KEY.pem).
+func (c *Config) certificateFiles() (cert.FilePair, error) {
+	certFile, keyFile, ok := strings.Cut(c.TLS, ",")
+	if !ok {
+		return cert.FilePair{}, errors.New(`--tls must be "acme", "self-signed", or CERTIFICATE.pem,KEY.pem`)
+	}
+	return cert.FilePair{CertFile: certFile, KeyFile: keyFile}, nil
 }

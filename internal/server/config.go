@@ -301,18 +301,23 @@ func (c *Config) trustedRoots() (*x509.CertPool, error) {
 	if c.TrustRoots == "" {
 		return nil, nil
 	}
-	pem, err := os.ReadFile(c.TrustRoots)
-	if err != nil {
-		return nil, fmt.Errorf("--trust-roots: %w", err)
-	}
 	pool, err := x509.SystemCertPool()
 	if err != nil { // the system has none
 		pool = x509.NewCertPool()
 	}
-	if !pool.AppendCertsFromPEM(pem) {
-		return nil, errors.New("--trust-roots: the file holds no certificate")
+	return pool, addRoots(pool, "--trust-roots", c.TrustRoots)
+}
+
+// addRoots adds the certificates in the file that a setting names.
+func addRoots(pool *x509.CertPool, setting, file string) error {
+	pem, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("%s: %w", setting, err)
 	}
-	return pool, nil
+	if !pool.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("%s: the file holds no certificate", setting)
+	}
+	return nil
 }
 
 // smartHost returns the smart host for outside mail; nil for none.

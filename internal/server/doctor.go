@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
@@ -108,11 +107,8 @@ func (c *Config) doctorService(o DoctorOptions) (s doctor.Service, err error) {
 	case "self-signed":
 		s.Certificate.Pair = cert.SelfSignedPair(c.Data)
 	default:
-		certFile, keyFile, ok := strings.Cut(c.TLS, ",")
-		if !ok {
-			return s, errors.New(`--tls must be "acme", "self-signed", or CERTIFICATE.pem,KEY.pem`)
-		}
-		s.Certificate.Kind, s.Certificate.Pair = "files", cert.FilePair{CertFile: certFile, KeyFile: keyFile}
+		s.Certificate.Kind = "files"
+		s.Certificate.Pair, err = c.certificateFiles()
 	}
-	return s, nil
+	return s, err
 }

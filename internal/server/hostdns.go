@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -53,12 +52,7 @@ func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
 	k, err := domain.ReadHostKey(ctx, d)
 	if err == nil && k == nil {
 		var seal *secret.Key
-		if c.SecretKey != "" {
-			seal, err = secret.ParseKey(c.SecretKey)
-		} else {
-			seal, err = secret.ReadKey(filepath.Join(c.Data, datadir.KeyFile))
-		}
-		if err == nil {
+		if seal, err = datadir.ReadKey(c.Data, c.SecretKey); err == nil {
 			k, err = domain.New(domain.Options{DB: d, Key: seal, Host: c.Host, Now: time.Now}).HostKey(ctx)
 		}
 	}

@@ -93,8 +93,8 @@ func (s *Server) baseURL() string {
 }
 
 // connLimiter returns a limiter for the connections of one server.
-func (s *Server) connLimiter(perNetwork int) *ratelimit.ConnLimiter {
-	return &ratelimit.ConnLimiter{Total: 20_000, PerNetwork: perNetwork, Exempt: s.isExempt}
+func connLimiter(perNetwork int, exempt func(netip.Addr) bool) *ratelimit.ConnLimiter {
+	return &ratelimit.ConnLimiter{Total: 20_000, PerNetwork: perNetwork, Exempt: exempt}
 }
 
 // openServers creates the servers; serve starts them.
@@ -108,11 +108,11 @@ func (s *Server) openServers(context.Context) error {
 	submissions := smtpd.Server{Mode: smtpd.Submissions, Backend: submission.Backend, Mailboxes: s.Mailboxes, Hub: s.Hub}
 	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
 	for _, server := range []*smtpd.Server{&mx, &submission, &submissions} {
-		server.Host, server.TLS, server.ConnLimiter, server.Log = s.Config.Host, s.certs.TLSConfig(), s.connLimiter(100), s.Log
+		server.Host, server.TLS, server.ConnLimiter, server.Log = s.Config.Host, s.certs.TLSConfig(), connLimiter(100, s.isExempt), s.Log
 		s.smtpServers = append(s.smtpServers, server)
 	}
 	s.imapServer = imapd.New(imapd.Options{ // mail clients open several connections, and an office may share one address
-		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Searcher: s.Searcher, Blobs: s.Blobs, ConnLimiter: s.connLimiter(1000),
+		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Searcher: s.Searcher, Blobs: s.Blobs, ConnLimiter: connLimiter(1000, s.isExempt),
 		Sessions: s.imapSessions, Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.Learn,
 	})
 	setup := s.clientSetup()
@@ -136,9 +136,9 @@ func (s *Server) openServers(context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.httpConns = s.connLimiter(1000) // an application, or a whole office, may use one address
-	s.httpConns.Exempt = func(from netip.Addr) bool { return s.isExempt(from) || listener.Proxies(proxies).Contain(from) }
-	handler = listener.WithForwardedFor(listener.LimitRequests(handler, s.connLimiter(1000)), proxies)
+	// An application, or a whole office, may use one address.
+	s.httpConns = connLimiter(1000, func(from netip.Addr) bool { return s.isExempt(from) || listener.Proxies(proxies).Contain(from) })
+	handler = listener.WithForwardedFor(listener.LimitRequests(handler, connLimiter(1000, s.isExempt)), proxies)
 	for range 2 { // without and with TLS
 		s.httpServers = append(s.httpServers, &http.Server{
 			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,

@@ -7,7 +7,6 @@ import (
 	"crypto/x509"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/api"
@@ -58,13 +57,8 @@ func (s *Server) ownRoots() (*x509.CertPool, error) {
 	if !s.Config.Dev {
 		return s.Config.trustedRoots()
 	}
-	text, err := os.ReadFile(cert.CAFile(s.data.Path))
-	if err != nil {
-		return nil, err
-	}
 	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM(text)
-	return roots, nil
+	return roots, addRoots(roots, "the sandbox's certificate", cert.CAFile(s.data.Path))
 }
 
 // createSetupLink creates a sign-up link for the first user, if there is no user yet.

@@ -130,10 +130,14 @@ func (s *Server) openInbound() error {
 	if s.Filter, err = s.newSpamFilter(); err != nil {
 		return err
 	}
+	var loopsBack func(context.Context, string) bool
+	if s.router != nil {
+		loopsBack = s.router.LoopsBack
+	}
 	s.Inbound = inbound.New(inbound.Options{
 		Host: s.Config.Host, BaseURL: s.baseURL(), Key: s.key, Blobs: s.Blobs, Events: s.Events, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Folders: s.Folders, Queue: s.Queue,
 		Hub: s.Hub, Outbox: s.Outbox, Threads: s.Threads, Now: time.Now, Log: s.Log,
-		Domains: s.Domains, Verifier: verify, MaxEnforcement: domain.Enforcement(s.Config.DMARC), AcceptUnknownPolicy: s.offline(), SpamFilter: s.Filter.Check,
+		Domains: s.Domains, LoopsBack: loopsBack, Verifier: verify, MaxEnforcement: domain.Enforcement(s.Config.DMARC), AcceptUnknownPolicy: s.offline(), SpamFilter: s.Filter.Check,
 	})
 	s.Notifications = &dsn.Sender{
 		Host: s.Config.Host, Key: s.key, DB: s.DB, Node: s.node, Hub: s.Hub, Blobs: s.Blobs, Mailboxes: s.Mailboxes, Domains: s.Domains, Queue: s.Queue,
