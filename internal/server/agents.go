@@ -6,6 +6,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/relay"
 	"github.com/mailstead/mailstead/internal/route"
@@ -23,25 +24,15 @@ func (s *Server) openRemoteAgent() error {
 			return nil
 		}
 	}
-	allow, err := s.Config.privateNetworks()
-	if err != nil {
-		return err
-	}
-	roots, err := s.Config.trustedRoots()
-	if err != nil {
-		return err
-	}
-	smart, err := s.Config.smartHost()
+	r, err := s.Config.newRouter(s.resolver)
 	if err != nil {
 		return err
 	}
 	s.sts = route.NewSTSResolver(route.STSOptions{
-		DB: s.DB, DNS: s.resolver, Roots: roots, AllowNets: allow, Port: uint16(s.Config.STSPolicyPort), Now: time.Now, Log: s.Log,
+		DB: s.DB, DNS: s.resolver, Roots: r.Roots, AllowNets: r.AllowNets, Port: uint16(s.Config.STSPolicyPort), Now: time.Now, Log: s.Log,
 	})
-	s.router = &route.Router{
-		DNS: s.resolver, HostName: s.Config.Host, OwnAddrs: s.ownAddrs(), AllowNets: allow, Port: uint16(s.Config.SMTPPort), IsClaimed: s.isHosted,
-		STS: s.sts, Roots: roots, SmartHost: smart,
-	}
+	r.OwnAddrs, r.IsClaimed, r.STS = s.Config.bindAddrs(), s.isHosted, s.sts
+	s.router = r
 	s.smtpPool = smtpclient.NewPool(smtpclient.PoolLimits{MaxPerHost: s.Config.MaxConnections, MaxMessages: s.Config.MaxMessages})
 	agent := relay.New(relay.Options{
 		Router: s.router, Pool: s.smtpPool, LocalName: s.Config.Host, Now: time.Now, Log: s.Log,
@@ -49,6 +40,20 @@ func (s *Server) openRemoteAgent() error {
 	})
 	s.remoteAgent, s.forgetFailures = agent, agent.ForgetFailures
 	return nil
+}
+
+// newRouter returns a router with the settings for other mail hosts.
+func (c *Config) newRouter(resolver *dns.Resolver) (*route.Router, error) {
+	allow, err := c.privateNetworks()
+	if err != nil {
+		return nil, err
+	}
+	roots, err := c.trustedRoots()
+	if err != nil {
+		return nil, err
+	}
+	smart, err := c.smartHost()
+	return &route.Router{DNS: resolver, HostName: c.Host, AllowNets: allow, Port: uint16(c.SMTPPort), Roots: roots, SmartHost: smart}, err
 }
 
 // chooseAgent returns the delivery agent for a destination.

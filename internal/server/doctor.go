@@ -13,9 +13,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/cert"
-	"github.com/mailstead/mailstead/internal/dns"
 	"github.com/mailstead/mailstead/internal/doctor"
-	"github.com/mailstead/mailstead/internal/route"
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
@@ -70,27 +68,12 @@ func (c *Config) doctorService(o DoctorOptions) (s doctor.Service, err error) {
 			s.Listeners = append(s.Listeners, doctor.Listener{Name: name, Port: c.PortBase + standardPorts[name]})
 		}
 	}
-	allow, err := c.privateNetworks()
-	if err != nil {
+	if s.Resolver, err = c.newCheckResolver(); err != nil {
 		return s, err
 	}
-	roots, err := c.trustedRoots()
-	if err != nil {
+	if s.Router, err = c.newRouter(s.Resolver); err != nil {
 		return s, err
 	}
-	smart, err := c.smartHost()
-	if err != nil {
-		return s, err
-	}
-	zones, err := c.resolverZones()
-	if err != nil {
-		return s, err
-	}
-	// The timeout is shorter than the service's, which may wait longer for mail.
-	if s.Resolver, err = dns.New(dns.Config{Server: c.Resolver, Zones: zones, TrustAD: c.TrustResolver, Timeout: 4 * time.Second}); err != nil {
-		return s, err
-	}
-	s.Router = &route.Router{DNS: s.Resolver, HostName: c.Host, AllowNets: allow, Port: uint16(c.SMTPPort), Roots: roots, SmartHost: smart}
 	if s.Bind, err = netip.ParseAddr(c.Bind); err != nil {
 		return s, err
 	}
@@ -100,7 +83,7 @@ func (c *Config) doctorService(o DoctorOptions) (s doctor.Service, err error) {
 	if s.Filter, err = c.newSpamFilter(nil, nil); err != nil {
 		return s, err
 	}
-	s.Certificate = doctor.Certificate{Kind: c.TLS, Host: c.Host, Roots: roots, Now: time.Now}
+	s.Certificate = doctor.Certificate{Kind: c.TLS, Host: c.Host, Roots: s.Router.Roots, Now: time.Now}
 	switch c.TLS {
 	case "acme":
 		s.Certificate.Pair = cert.ACMEPair(filepath.Join(c.Data, "acme"), c.ACMEDirectory, c.Host)

@@ -24,17 +24,23 @@ func HostNames(ctx context.Context, c Config) (*domain.Host, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	zones, err := c.resolverZones()
-	if err != nil {
-		return nil, err
-	}
-	resolver, err := dns.New(dns.Config{Server: c.Resolver, Zones: zones, TrustAD: c.TrustResolver, Timeout: 4 * time.Second})
+	resolver, err := c.newCheckResolver()
 	if err != nil {
 		return nil, err
 	}
 	h := &domain.Host{Name: c.Host, Resolver: resolver, Addrs: c.senderAddrs(), UsesSmartHost: c.usesSmartHost()}
 	h.Key, err = c.hostKey(ctx)
 	return h, err
+}
+
+// newCheckResolver returns a resolver for commands that check records. Its timeout is shorter than
+// the service's, which may wait longer for mail.
+func (c *Config) newCheckResolver() (*dns.Resolver, error) {
+	zones, err := c.resolverZones()
+	if err != nil {
+		return nil, err
+	}
+	return dns.New(dns.Config{Server: c.Resolver, Zones: zones, TrustAD: c.TrustResolver, Timeout: 4 * time.Second})
 }
 
 // hostKey reads the DKIM key of the service's own name, or generates it. It returns nil before
@@ -63,15 +69,20 @@ func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
 // as this machine knows: none behind NAT. In the sandbox it is the sandbox's own.
 func (c *Config) senderAddrs() []netip.Addr {
 	if c.Dev {
-		bind, err := netip.ParseAddr(c.Bind)
-		if err != nil || bind.IsUnspecified() {
-			return nil
-		}
-		return []netip.Addr{bind.Unmap()}
+		return c.bindAddrs()
 	}
 	all, err := doctor.MachineAddrs()
 	if err != nil {
 		return nil // DNS lists some
 	}
 	return slices.DeleteFunc(all, func(a netip.Addr) bool { return !egress.IsPublic(a) })
+}
+
+// bindAddrs returns the address to listen on, unless that means all.
+func (c *Config) bindAddrs() []netip.Addr {
+	bind, err := netip.ParseAddr(c.Bind)
+	if err != nil || bind.IsUnspecified() {
+		return nil
+	}
+	return []netip.Addr{bind.Unmap()}
 }

@@ -47,7 +47,7 @@ func (s *Server) openServices(ctx context.Context) (err error) {
 	s.Domains = domain.New(domain.Options{
 		DB: s.DB, Events: s.Events, Audit: s.Audit, Hub: s.Hub, Key: s.key, Resolver: s.resolver, Host: s.Config.Host, Addrs: s.Config.senderAddrs(), UsesSmartHost: s.Config.usesSmartHost(),
 		Ports:         domain.Ports{IMAPS: s.port("imaps"), Submissions: s.port("submissions"), Submission: s.port("submission")},
-		ReservedNames: []string{"simulator.test"}, FirstCheckDelay: s.Config.FirstDomainCheck, HasMailboxes: mailbox.HasAddresses, GenerateKey: s.Config.GenerateKey, Now: time.Now, Log: s.Log,
+		ReservedNames: []string{suppression.SimulatorDomain}, FirstCheckDelay: s.Config.FirstDomainCheck, HasMailboxes: mailbox.HasAddresses, GenerateKey: s.Config.GenerateKey, Now: time.Now, Log: s.Log,
 	})
 	if s.dnsServer != nil {
 		s.dnsServer.Serve(s.Domains.ZoneRecords)
@@ -153,12 +153,3 @@ func (s *Server) ownerAddresses(ctx context.Context, account db.ID) ([]address.A
 
 // isExempt reports whether limits per client network don't apply: in dev for loopback.
 func (s *Server) isExempt(from netip.Addr) bool { return s.Config.Dev && from.Unmap().IsLoopback() }
-
-// ownAddrs returns the service's own addresses, as far as it knows.
-func (s *Server) ownAddrs() []netip.Addr {
-	bind, err := netip.ParseAddr(s.Config.Bind)
-	if err != nil || bind.IsUnspecified() {
-		return nil
-	}
-	return []netip.Addr{bind}
-}

@@ -46,7 +46,7 @@ func (s *Server) customerDialer() (*egress.Dialer, *x509.CertPool, error) {
 		return nil, nil, err
 	}
 	roots, err := s.Config.trustedRoots()
-	return &egress.Dialer{DNS: s.resolver, AllowNets: allow, OwnAddrs: s.ownAddrs(), HostName: s.Config.Host}, roots, err
+	return &egress.Dialer{DNS: s.resolver, AllowNets: allow, OwnAddrs: s.Config.bindAddrs(), HostName: s.Config.Host}, roots, err
 }
 
 // exists reports whether a look-up with this error found a row.
