@@ -4,23 +4,16 @@ package server
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
-	"net/http"
 	"net/netip"
 	"sync"
 	"time"
 
-	"github.com/mailstead/mailstead/internal/api"
-	"github.com/mailstead/mailstead/internal/clientsetup"
 	"github.com/mailstead/mailstead/internal/imapd"
-	"github.com/mailstead/mailstead/internal/listener"
 	"github.com/mailstead/mailstead/internal/ratelimit"
 	"github.com/mailstead/mailstead/internal/smtpd"
-	"github.com/mailstead/mailstead/internal/web"
 )
 
 // listeners holds the listening sockets. They are opened before anything else is started, so that
@@ -64,22 +57,6 @@ func (s *Server) port(name string) uint16 {
 	return s.listeners.byName[name].Addr().(*net.TCPAddr).AddrPort().Port()
 }
 
-// clientSetup returns the settings for mail clients. In dev these are for clients on this
-// machine, which can't resolve the service's name.
-func (s *Server) clientSetup() *clientsetup.Service {
-	host := s.Config.Host
-	if s.Config.Dev {
-		host = "localhost"
-	}
-	return &clientsetup.Service{
-		Host: host, IMAPS: s.port("imaps"), IMAP: s.port("imap"), Submissions: s.port("submissions"), Submission: s.port("submission"), BaseURL: s.baseURL(),
-		Signer: func(ctx context.Context) (*tls.Certificate, error) {
-			return s.certs.SigningCertificate(ctx, s.Config.Host)
-		},
-		Log: s.Log,
-	}
-}
-
 // baseURL returns the service's HTTP URL: in dev without TLS on loopback, else HTTPS at its own
 // name.
 func (s *Server) baseURL() string {
@@ -102,50 +79,21 @@ func (s *Server) openServers(context.Context) error {
 	if err := s.openCerts(); err != nil {
 		return err
 	}
-	mx := smtpd.Server{Mode: smtpd.MX, Backend: &smtpd.InboundBackend{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, SkipGreetDelay: s.isExempt}
-	mx.ClientLimiter = ratelimit.NewClientLimiter(s.Config.MXMessages, s.Config.MXUnknown, s.isExempt)
-	submission := smtpd.Server{Mode: smtpd.Submission, Backend: &smtpd.SubmissionBackend{Outbox: s.Outbox}, Mailboxes: s.Mailboxes, Hub: s.Hub}
-	submissions := smtpd.Server{Mode: smtpd.Submissions, Backend: submission.Backend, Mailboxes: s.Mailboxes, Hub: s.Hub}
-	submission.Accounts, submissions.Accounts = s.Accounts, s.Accounts
-	for _, server := range []*smtpd.Server{&mx, &submission, &submissions} {
+	submission := &smtpd.SubmissionBackend{Outbox: s.Outbox}
+	s.smtpServers = []*smtpd.Server{
+		{
+			Mode: smtpd.MX, Backend: &smtpd.InboundBackend{Inbound: s.Inbound}, GreetDelay: 100 * time.Millisecond, SkipGreetDelay: s.isExempt,
+			ClientLimiter: ratelimit.NewClientLimiter(s.Config.MXMessages, s.Config.MXUnknown, s.isExempt),
+		},
+		{Mode: smtpd.Submission, Backend: submission, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Hub: s.Hub},
+		{Mode: smtpd.Submissions, Backend: submission, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Hub: s.Hub},
+	}
+	for _, server := range s.smtpServers {
 		server.Host, server.TLS, server.ConnLimiter, server.Log = s.Config.Host, s.certs.TLSConfig(), connLimiter(100, s.isExempt), s.Log
-		s.smtpServers = append(s.smtpServers, server)
 	}
 	s.imapServer = imapd.New(imapd.Options{ // mail clients open several connections, and an office may share one address
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Searcher: s.Searcher, Blobs: s.Blobs, ConnLimiter: connLimiter(1000, s.isExempt),
 		Sessions: s.imapSessions, Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.Learn,
 	})
-	setup := s.clientSetup()
-	checker, err := s.newSetupChecker(setup)
-	if err != nil {
-		return err
-	}
-	calls := &api.API{
-		Services: web.Services{
-			Accounts: s.Accounts, Audit: s.Audit, Domains: s.Domains, Mailboxes: s.Mailboxes, Folders: s.Folders, Searcher: s.Searcher, Outbox: s.Outbox, Events: s.Events,
-			Suppressions: s.Suppressions, Templates: s.Templates, Webhooks: s.Webhooks, Migrations: s.Migrations, MailIO: s.Transfers, Stats: s.Stats, Limits: s.Limits, QueueAdmin: s.Operator,
-			ClientSetup: setup, SetupChecker: checker, SandboxOutbox: s.capture, BaseURL: s.baseURL(), Version: Version, Log: s.Log,
-		},
-		IdempotencyKeys: s.Keys, Inbound: s.Inbound, Exempt: s.isExempt, SpoolDir: s.Config.Data,
-	}
-	handler, err := s.httpHandler(calls)
-	if err != nil {
-		return err
-	}
-	proxies, err := parsePrefixes("--http-proxy-from", s.Config.HTTPProxyFrom)
-	if err != nil {
-		return err
-	}
-	// An application, or a whole office, may use one address.
-	s.httpConns = connLimiter(1000, func(from netip.Addr) bool { return s.isExempt(from) || listener.Proxies(proxies).Contain(from) })
-	handler = listener.WithForwardedFor(listener.LimitRequests(handler, connLimiter(1000, s.isExempt)), proxies)
-	for range 2 { // without and with TLS
-		s.httpServers = append(s.httpServers, &http.Server{
-			Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 5 * time.Minute, WriteTimeout: 5 * time.Minute,
-			IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
-			TLSConfig: s.certs.TLSConfig("h2", "http/1.1"), ConnContext: listener.ConnContext,
-		})
-		s.httpServers[len(s.httpServers)-1].RegisterOnShutdown(calls.CloseStreams)
-	}
-	return nil
+	return s.openHTTPServers()
 }
