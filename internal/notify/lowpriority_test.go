@@ -3,12 +3,18 @@
 package notify
 
 import (
+	"context"
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
 	"runtime"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
-func TestBehind(t *testing.T) {
+func TestRunLowPriority(t *testing.T) {
 	inside := false
 	RunLowPriority(func() { inside = true })
 	if !inside {
@@ -51,9 +57,48 @@ func TestBehind(t *testing.T) {
 	}()
 }
 
-func BenchmarkBehind(b *testing.B) {
-	EnableLowPriority()
-	for b.Loop() {
-		RunLowPriority(func() {})
+// BenchmarkLowPriority measures how late a goroutine continues after a wait, as one does that waits
+// for the network, while others sign messages all the time. The first form must run first: low
+// priority can't be switched off again.
+func BenchmarkLowPriority(b *testing.B) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		b.Fatal(err)
+	}
+	sign := func() {
+		if _, err := rsa.SignPKCS1v15(nil, key, crypto.SHA256, make([]byte, 32)); err != nil {
+			b.Error(err)
+		}
+	}
+	for _, c := range []struct {
+		name   string
+		enable func()
+	}{
+		{"normal", func() {}},
+		{"low", EnableLowPriority},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			c.enable()
+			ctx, cancel := context.WithCancel(b.Context())
+			var signers sync.WaitGroup
+			for range 4 * Processors {
+				signers.Go(func() {
+					for ctx.Err() == nil {
+						RunLowPriority(sign)
+					}
+				})
+			}
+			var late []time.Duration
+			for b.Loop() {
+				due := time.Now().Add(time.Millisecond)
+				<-time.After(time.Millisecond)
+				late = append(late, time.Since(due))
+			}
+			cancel()
+			signers.Wait()
+			slices.Sort(late)
+			b.ReportMetric(float64(late[len(late)/2].Microseconds()), "p50-µs")
+			b.ReportMetric(float64(late[len(late)*99/100].Microseconds()), "p99-µs")
+		})
 	}
 }

@@ -102,31 +102,42 @@ func TestOrderedSubject(t *testing.T) {
 	}
 }
 
-// TestForest compares the forest with an implementation that walks.
+// walkedForest does what a forest does, and walks up to find a root.
+type walkedForest []int32 // parents
+
+func (f walkedForest) root(n int32) int32 {
+	for f[n] != 0 {
+		n = f[n]
+	}
+	return n
+}
+
+func (f walkedForest) link(c, p int32) {
+	if f.root(p) != c {
+		f[c] = p
+	}
+}
+
+// TestForest compares the forest with one that walks.
 func TestForest(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range 200 {
 		f := newForest()
 		n := 2 + rnd.IntN(40)
-		plain := make([]int32, n+1)
+		plain := make(walkedForest, n+1)
 		for range n {
 			f.add()
 		}
 		for range 300 {
 			a, b := int32(1+rnd.IntN(n)), int32(1+rnd.IntN(n))
-			top := b
-			for plain[top] != 0 {
-				top = plain[top]
-			}
+			top := plain.root(b)
 			switch {
 			case rnd.IntN(4) == 0:
 				f.cut(a)
 				plain[a] = 0
 			case plain[a] == 0:
 				f.link(a, b)
-				if top != a {
-					plain[a] = b
-				}
+				plain.link(a, b)
 			case f.root(b) != top:
 				t.Fatalf("%d is under %d, not %d", b, f.root(b), top)
 			}
@@ -199,6 +210,29 @@ func BenchmarkReferences(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkForest links 100,000 messages, each under the last one, as any sender can make a folder
+// do. It is why the forest doesn't simply walk.
+func BenchmarkForest(b *testing.B) {
+	const n = 100_000
+	b.Run("link-cut", func(b *testing.B) {
+		for b.Loop() {
+			f := newForest()
+			f.add()
+			for i := int32(2); i <= n; i++ {
+				f.link(f.add(), i-1)
+			}
+		}
+	})
+	b.Run("walked", func(b *testing.B) {
+		for b.Loop() {
+			f := make(walkedForest, n+1)
+			for i := int32(2); i <= n; i++ {
+				f.link(i, i-1)
+			}
+		}
+	})
 }
 
 // FuzzReferences interprets every four bytes as a message.
