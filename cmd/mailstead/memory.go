@@ -47,7 +47,7 @@ func releaseMemory(ctx context.Context, s *server.Server) {
 		calm, rest = calm+1, rest-1
 		if now-last > idleAllocation {
 			calm = 0
-			collector.set(gcPercent(liveBytes()))
+			collector.set(gcPercent(liveHeapBytes()))
 			roomy = roomy || collector.percent > defaultGCPercent
 		} else if calm >= idleIntervals {
 			collector.set(defaultGCPercent)
@@ -94,8 +94,8 @@ func (c *gcTuner) set(percent int) {
 // allocatedBytes returns the total number of bytes allocated so far.
 func allocatedBytes() uint64 { return readMetric("/gc/heap/allocs:bytes") }
 
-// liveBytes returns the number of bytes in use after the last collection.
-func liveBytes() uint64 { return readMetric("/gc/heap/live:bytes") }
+// liveHeapBytes returns the number of bytes in use after the last collection.
+func liveHeapBytes() uint64 { return readMetric("/gc/heap/live:bytes") }
 
 func readMetric(name string) uint64 {
 	sample := []metrics.Sample{{Name: name}}

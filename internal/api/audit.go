@@ -112,7 +112,7 @@ func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act
 		}
 		ended = true
 		if err == nil {
-			err = errors.Join(a.auditForCustomer(ctx, p, o, e, r.summary()), pending.Done(ctx, r.summary(), r.objectID))
+			err = errors.Join(a.copyToCustomerAudit(ctx, p, o, e, r.summary()), pending.Done(ctx, r.summary(), r.objectID))
 		} else {
 			err = pending.Abort(ctx, err, partialOperations[o.id])
 		}
@@ -125,8 +125,8 @@ func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act
 	return err
 }
 
-// auditForCustomer also writes an operator's action on an account to that account's audit log.
-func (a *API) auditForCustomer(ctx context.Context, p account.Principal, o operation, e audit.Entry, text string) error {
+// copyToCustomerAudit also writes an operator's action on an account to that account's audit log.
+func (a *API) copyToCustomerAudit(ctx context.Context, p account.Principal, o operation, e audit.Entry, text string) error {
 	if p.Account != account.OperatorAccount || !strings.HasPrefix(o.path, "/operator/accounts/") {
 		return nil
 	}

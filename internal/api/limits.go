@@ -54,8 +54,8 @@ type keyUsageResponse struct {
 	RecipientsPerDay *usageResponse        `json:"recipients_per_day,omitempty" doc:"Recipients in this day; absent for no limit of its own."`
 }
 
-// optionalLimit converts an absent limit to null.
-func optionalLimit(n int64) *int64 {
+// nullIfUnlimited converts an absent limit to null.
+func nullIfUnlimited(n int64) *int64 {
 	if n == 0 {
 		return nil
 	}
@@ -74,7 +74,7 @@ func newRequestLimitResponse(r quota.Rates) requestLimitResponse {
 }
 
 func newUsageResponse(u quota.Usage) usageResponse {
-	out := usageResponse{Limit: optionalLimit(u.Limit), Used: u.Used, ResetsAt: utcTime(u.ResetsAt)}
+	out := usageResponse{Limit: nullIfUnlimited(u.Limit), Used: u.Used, ResetsAt: utcTime(u.ResetsAt)}
 	if u.Limit > 0 {
 		left := max(0, u.Limit-u.Used)
 		out.Remaining = &left
@@ -92,7 +92,7 @@ func (a *API) getLimits(ctx context.Context, p account.Principal, _ *struct{}) (
 	if err != nil {
 		return limitsResponse{}, err
 	}
-	out := limitsResponse{Requests: newRequestLimitResponse(set.Rates), Storage: storageResponse{LimitBytes: optionalLimit(set.StorageMB << 20)}}
+	out := limitsResponse{Requests: newRequestLimitResponse(set.Rates), Storage: storageResponse{LimitBytes: nullIfUnlimited(set.StorageMB << 20)}}
 	if out.Storage.AllottedBytes, out.Storage.UsedBytes, err = a.Mailboxes.StorageUsage(ctx, p.Account); err != nil {
 		return out, err
 	}

@@ -151,7 +151,7 @@ func (a *API) getMailboxMessage(ctx context.Context, p account.Principal, in *ma
 	}
 	index, r, err := a.Folders.OpenParts(ctx, k.ID)
 	if err != nil {
-		return mailboxMessageResponse{}, hideExpunged(err)
+		return mailboxMessageResponse{}, expungedAsNotFound(err)
 	}
 	defer r.Close() //nolint:errcheck // only read
 	out := mailboxMessageResponse{MailboxMessageFields: a.newMailboxMessageFields(k)}
@@ -162,8 +162,8 @@ func (a *API) getMailboxMessage(ctx context.Context, p account.Principal, in *ma
 	return out, nil
 }
 
-// hideExpunged turns the fault of an expunged message into a not-found fault.
-func hideExpunged(err error) error {
+// expungedAsNotFound turns the fault of an expunged message into a not-found fault.
+func expungedAsNotFound(err error) error {
 	if fault.Is(err, fault.NotFound) {
 		return errNotFound
 	}
@@ -177,7 +177,7 @@ func (a *API) getMailboxMessageRaw(ctx context.Context, p account.Principal, in 
 	}
 	r, err := a.Folders.OpenMessage(ctx, k.ID)
 	if err != nil {
-		return nil, hideExpunged(err)
+		return nil, expungedAsNotFound(err)
 	}
 	return web.RawFile(k.ID.String(), r), nil
 }
@@ -189,7 +189,7 @@ func (a *API) getMailboxMessageAttachment(ctx context.Context, p account.Princip
 	}
 	index, r, err := a.Folders.OpenParts(ctx, k.ID)
 	if err != nil {
-		return nil, hideExpunged(err)
+		return nil, expungedAsNotFound(err)
 	}
 	f, err := web.AttachmentFile(index, r, in.N)
 	if err == nil && f == nil {

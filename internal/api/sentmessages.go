@@ -165,7 +165,7 @@ func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idPara
 	}
 	r, err := a.Outbox.Open(ctx, p.Account, id)
 	if err != nil {
-		return nil, hideExpunged(err)
+		return nil, expungedAsNotFound(err)
 	}
 	return web.RawFile(id.String(), r), nil
 }

@@ -93,7 +93,7 @@ func (a *API) exportSuppressions(w http.ResponseWriter, r *http.Request, p accou
 	if err := rejectQuery(r); err != nil {
 		return err
 	}
-	file := &suppression.CSVResponse{ResponseWriter: w}
+	file := &suppression.CSVResponseWriter{ResponseWriter: w}
 	err := a.Suppressions.Export(r.Context(), p.Account, &revalidatingWriter{Writer: file, api: a, r: r})
 	if errors.Is(err, http.ErrBodyNotAllowed) {
 		return nil

@@ -107,7 +107,7 @@ func TestThreads(t *testing.T) {
 		alice, bob := s.Dev.Mailboxes[0], s.Dev.Mailboxes[1]
 		first := send(t, s, s.Dev.APIKey, object{})
 		thread, one := first["thread_id"].(string), first["message_id"].(string)
-		if h := headerOf(t, s, first["id"].(string)); h.Text("References")+h.Text("In-Reply-To") != "" {
+		if h := headerOf(t, s, first["id"].(string)); h.Unfolded("References")+h.Unfolded("In-Reply-To") != "" {
 			t.Errorf("a first message answers %s", h)
 		}
 
@@ -150,14 +150,14 @@ func TestThreads(t *testing.T) {
 		sixth := send(t, s, s.Dev.APIKey, object{"thread_id": thread})
 		six := sixth["message_id"].(string)
 		h := headerOf(t, s, sixth["id"].(string))
-		if got, want := h.Text("References"), strings.Join([]string{one, two, three, "<four@phone.example>", "<five@elsewhere.example>"}, " "); got != want {
+		if got, want := h.Unfolded("References"), strings.Join([]string{one, two, three, "<four@phone.example>", "<five@elsewhere.example>"}, " "); got != want {
 			t.Errorf("References: %s\nwant %s", got, want)
 		}
-		if got := h.Text("In-Reply-To"); got != "<five@elsewhere.example>" {
+		if got := h.Unfolded("In-Reply-To"); got != "<five@elsewhere.example>" {
 			t.Errorf("In-Reply-To: %s", got)
 		}
 		back := send(t, s, s.Dev.APIKey, object{"in_reply_to": two})
-		if got, want := headerOf(t, s, back["id"].(string)).Text("References"), one+" "+two; got != want {
+		if got, want := headerOf(t, s, back["id"].(string)).Unfolded("References"), one+" "+two; got != want {
 			t.Errorf("References of what answers an older one: %s, want %s", got, want)
 		}
 		all := []string{"outbound " + one, "inbound " + two, "outbound " + three, "outbound <four@phone.example>", "inbound <five@elsewhere.example>",
@@ -266,8 +266,8 @@ func TestThreadOfABatch(t *testing.T) {
 			if i == 3 {
 				want = before[:1]
 			}
-			if h.Text("References") != strings.Join(want, " ") || h.Text("In-Reply-To") != want[len(want)-1] {
-				t.Errorf("message %d: References %s, In-Reply-To %s, want %s", i, h.Text("References"), h.Text("In-Reply-To"), want)
+			if h.Unfolded("References") != strings.Join(want, " ") || h.Unfolded("In-Reply-To") != want[len(want)-1] {
+				t.Errorf("message %d: References %s, In-Reply-To %s, want %s", i, h.Unfolded("References"), h.Unfolded("In-Reply-To"), want)
 			}
 			before = append(before, m.(object)["message_id"].(string))
 		}
@@ -305,8 +305,8 @@ func TestThreadOfOneDomain(t *testing.T) {
 		mine := send(t, s, s.Dev.APIKey, object{"thread_id": "shared"})["message_id"].(string)
 		refused(t, "before", s.APIWithKey(key, "GET", "/threads/shared", nil), 404, "not_found")
 		theirs := send(t, s, key, object{"from_email": "zoe@other.test", "thread_id": "shared"})
-		if h := headerOf(t, s, theirs["id"].(string)); h.Text("References")+h.Text("In-Reply-To") != "" {
-			t.Errorf("it learned of another domain: %s", h.Text("References"))
+		if h := headerOf(t, s, theirs["id"].(string)); h.Unfolded("References")+h.Unfolded("In-Reply-To") != "" {
+			t.Errorf("it learned of another domain: %s", h.Unfolded("References"))
 		}
 		if got := send(t, s, key, object{"from_email": "zoe@other.test", "in_reply_to": mine}); got["thread_id"] == "shared" {
 			t.Error("it found another domain's thread")

@@ -25,13 +25,13 @@ func fromDaemon(h message.Header) bool {
 // conventions.
 func (p *reportParts) isAutoReply(subject string) bool {
 	h := p.header
-	auto := strings.ToLower(h.Text("Auto-Submitted"))
+	auto := strings.ToLower(h.Unfolded("Auto-Submitted"))
 	switch {
 	case strings.HasPrefix(auto, "auto-replied"), strings.HasPrefix(auto, "auto-generated"), strings.HasPrefix(auto, "auto-notified"):
 		return true
-	case h.Text("X-Autoreply") != "", h.Text("X-Autorespond") != "", h.Text("X-Autoresponder") != "", h.Text("X-Auto-Reply-From") != "", h.Text("X-Mail-Autoreply") != "":
+	case h.Unfolded("X-Autoreply") != "", h.Unfolded("X-Autorespond") != "", h.Unfolded("X-Autoresponder") != "", h.Unfolded("X-Auto-Reply-From") != "", h.Unfolded("X-Mail-Autoreply") != "":
 		return true
-	case strings.Contains(strings.ToLower(h.Text("Precedence")), "auto_reply"), strings.EqualFold(h.Text("X-Precedence"), "auto_reply"):
+	case strings.Contains(strings.ToLower(h.Unfolded("Precedence")), "auto_reply"), strings.EqualFold(h.Unfolded("X-Precedence"), "auto_reply"):
 		return true
 	}
 	return containsAny(subject, []string{

@@ -21,24 +21,24 @@ func (p *reportParts) readComplaint(r *Report) {
 	f := p.feedback
 	r.Feedback = Feedback{Type: "abuse", Fields: f}
 	if len(f) > 0 {
-		if kind := strings.ToLower(firstWord(f.Text("Feedback-Type"))); kind != "" {
+		if kind := strings.ToLower(firstWord(f.Unfolded("Feedback-Type"))); kind != "" {
 			r.Feedback.Type = kind
 		}
-		r.Feedback.Reporter = stripType(f.Text("Reporting-MTA"))
+		r.Feedback.Reporter = stripType(f.Unfolded("Reporting-MTA"))
 		for _, name := range []string{"Original-Rcpt-To", "Removal-Recipient"} {
-			if a := findAddress(f.Text(name)); a != "" {
+			if a := findAddress(f.Unfolded(name)); a != "" {
 				r.Recipients = append(r.Recipients, Recipient{Address: a})
 				break
 			}
 		}
 	}
 	if r.Feedback.Reporter == "" {
-		if _, domain, ok := strings.Cut(findAddress(p.header.Text("From")), "@"); ok {
+		if _, domain, ok := strings.Cut(findAddress(p.header.Unfolded("From")), "@"); ok {
 			r.Feedback.Reporter = domain
 		}
 	}
 	for _, h := range []message.Header{p.header, p.original} {
-		if a := findAddress(h.Text("X-HmXmrOriginalRecipient")); a != "" && len(r.Recipients) == 0 {
+		if a := findAddress(h.Unfolded("X-HmXmrOriginalRecipient")); a != "" && len(r.Recipients) == 0 {
 			r.Recipients = append(r.Recipients, Recipient{Address: a})
 		}
 	}
@@ -56,5 +56,5 @@ func (r *Report) setFeedbackKind() {
 // isLoopForward reports whether the message is from a feedback loop without a machine-readable
 // part: Outlook.com's JMRP. It attaches the message and names the recipient in a header field.
 func (p *reportParts) isLoopForward() bool {
-	return len(p.header.Text("X-HmXmrOriginalRecipient")) > 0 || len(p.original) > 0 && len(p.original.Text("X-HmXmrOriginalRecipient")) > 0
+	return len(p.header.Unfolded("X-HmXmrOriginalRecipient")) > 0 || len(p.original) > 0 && len(p.original.Unfolded("X-HmXmrOriginalRecipient")) > 0
 }

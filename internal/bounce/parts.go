@@ -74,7 +74,7 @@ func (p *reportParts) addPart(raw []byte, i int, part *message.Part, pages *[]st
 		}
 	case typ == "message" && subtype == "feedback-report":
 		p.feedback = parseHeader(body())
-	case i > 0 && own.Text("Received") != "" && own.MessageID() != "":
+	case i > 0 && own.Unfolded("Received") != "" && own.MessageID() != "":
 		if len(p.original) == 0 { // the original's header was returned as the part's own header (X1, Active!mail)
 			p.original = own[:min(len(own), maxOriginal)]
 		}

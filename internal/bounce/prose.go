@@ -102,7 +102,7 @@ func (p *reportParts) readProse(r *Report, words string) {
 	text := normalize(words)
 	subject := normalize(p.header.Decoded("Subject"))
 	daemon := fromDaemon(p.header)
-	named := p.header.Text("X-Failed-Recipients") != ""
+	named := p.header.Unfolded("X-Failed-Recipients") != ""
 	// A reply repeats the subject of the original, which may be "Delivery status".
 	titled := named || isBounceSubject(subject) && (daemon || !isReplySubject(subject))
 	code, enhanced := findReply(words)
@@ -136,7 +136,7 @@ func (p *reportParts) readProse(r *Report, words string) {
 func (p *reportParts) proseRecipients(words string) []Recipient {
 	var all []Recipient
 	var named []string
-	for a := range strings.SplitSeq(p.header.Text("X-Failed-Recipients"), ",") {
+	for a := range strings.SplitSeq(p.header.Unfolded("X-Failed-Recipients"), ",") {
 		if a := findAddress(a); a != "" && len(named) < maxRecipients {
 			named = append(named, a)
 		}
@@ -164,13 +164,13 @@ func (p *reportParts) proseRecipients(words string) []Recipient {
 
 // guessAddress returns the first address in a text that is not the report's own recipient.
 func (p *reportParts) guessAddress(words string) string {
-	to := findAddress(p.header.Text("To"))
+	to := findAddress(p.header.Unfolded("To"))
 	for range 10 {
 		a := findAddress(words)
 		if a == "" {
 			return ""
 		}
-		if !strings.EqualFold(a, to) && !strings.EqualFold(a, findAddress(p.original.Text("From"))) {
+		if !strings.EqualFold(a, to) && !strings.EqualFold(a, findAddress(p.original.Unfolded("From"))) {
 			return a
 		}
 		words = words[strings.Index(words, a)+len(a):]

@@ -184,7 +184,7 @@ func (d *Dashboard) rotateKeys(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/domains/" + id.String(), Summary: "New keys are made: publish their records, and they will be used."}, err
 }
 
-func (d *Dashboard) setRotation(v *requestContext) (actionResult, error) {
+func (d *Dashboard) setKeyRotation(v *requestContext) (actionResult, error) {
 	id, err := v.pathID("id")
 	if err != nil {
 		return actionResult{}, err

@@ -28,7 +28,7 @@ func (d *Dashboard) mailboxes(v *requestContext) (page, error) {
 	filter := mailbox.Filter{Search: s.Search, Deleted: s.Deleted}
 	var err error
 	if s.Domain != "" {
-		if filter.Domain, err = d.resolveDomain(v, s.Domain); fault.Is(err, fault.NotFound) {
+		if filter.Domain, err = d.domainIDFromForm(v, s.Domain); fault.Is(err, fault.NotFound) {
 			filter.Domain, err = -1, nil // matches nothing
 		}
 	}
@@ -78,9 +78,9 @@ func domainInputType(all []domain.Domain) string {
 	return inputText
 }
 
-// resolveDomain resolves an id or a domain name to a domain of the account. It returns a
+// domainIDFromForm resolves an id or a domain name to a domain of the account. It returns a
 // fault.NotFound if there is none.
-func (d *Dashboard) resolveDomain(v *requestContext, text string) (db.ID, error) {
+func (d *Dashboard) domainIDFromForm(v *requestContext, text string) (db.ID, error) {
 	if id, err := db.ParseID(text); err == nil {
 		return id, nil
 	}
@@ -132,7 +132,7 @@ func (d *Dashboard) addMailbox(v *requestContext) (actionResult, error) {
 	var bad fault.FieldErrors
 	n := mailbox.CreateParams{LocalPart: v.formText("local_part"), DisplayName: v.formText("display_name"), Password: v.formPassword()}
 	var err error
-	if n.Domain, err = d.resolveDomain(v, v.formText("domain")); fault.Is(err, fault.NotFound) {
+	if n.Domain, err = d.domainIDFromForm(v, v.formText("domain")); fault.Is(err, fault.NotFound) {
 		bad.Add("domain", "required", "Choose a domain.")
 	} else if err != nil {
 		return actionResult{}, err

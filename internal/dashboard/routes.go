@@ -29,7 +29,7 @@ func (d *Dashboard) routes(r *router) {
 	r.download("/domains/{id}/zone", d.zoneFile)
 	r.action("/domains/{id}/check", d.checkDomain, d.domain)
 	r.action("/domains/{id}/rotate", d.rotateKeys, d.domain)
-	r.action("/domains/{id}/rotation", d.setRotation, d.domain)
+	r.action("/domains/{id}/rotation", d.setKeyRotation, d.domain)
 	r.action("/domains/{id}/arriving", d.setInboundPolicy, d.domain)
 	r.action("/domains/{id}/delete", d.deleteDomain, d.domain)
 

@@ -210,7 +210,7 @@ func csvUploadError(err error) error {
 }
 
 func (d *Dashboard) exportSuppressions(v *requestContext) error {
-	out := &suppression.CSVResponse{ResponseWriter: v.w}
+	out := &suppression.CSVResponseWriter{ResponseWriter: v.w}
 	err := d.Suppressions.Export(v.ctx, v.session.Account, out)
 	if err != nil && out.Started {
 		web.AbortResponse(v.w, v.r, d.Log, err)

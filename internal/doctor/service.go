@@ -78,7 +78,7 @@ func Diagnose(ctx context.Context, s Service) []Finding {
 			x.db.Running = x.liveLease() != nil
 		}
 	}
-	return Run(ctx, slices.Concat(x.machineChecks(), stored, x.networkChecks(openListeners)))
+	return Run(ctx, slices.Concat(x.processAndDiskChecks(), stored, x.networkChecks(openListeners)))
 }
 
 // openDatabase opens the database, determines whether the service is running, and returns the
@@ -190,8 +190,8 @@ func (x *diagnosis) storageChecks(d *Database) []Check {
 	)
 }
 
-// machineChecks returns the checks of this machine.
-func (x *diagnosis) machineChecks() []Check {
+// processAndDiskChecks returns the checks of this machine.
+func (x *diagnosis) processAndDiskChecks() []Check {
 	folder := DataDir{Path: x.Data, SQLite: x.SQLite, HasKey: x.SecretKey == "", HasCA: x.Certificate.Kind == "self-signed"}
 	checks := []Check{
 		{Name: "service", Func: func(_ context.Context, r *Report) {

@@ -97,7 +97,7 @@ func (d *Domains) HostSigner(ctx context.Context) (*mailauth.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := d.openSigner(d.Host, []sealedKey{{selector: k.selector, sealedPrivate: k.sealedPrivate}})
+	s, err := d.unsealSigner(d.Host, []sealedKey{{selector: k.selector, sealedPrivate: k.sealedPrivate}})
 	if err == nil {
 		d.hostSigner.Store(s)
 	}

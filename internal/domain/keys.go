@@ -109,8 +109,8 @@ func (k *key) publicKey() (crypto.PublicKey, error) {
 	return x509.ParsePKIXPublicKey(der)
 }
 
-// openSigner unseals the keys.
-func (d *Domains) openSigner(name string, keys []sealedKey) (*mailauth.Signer, error) {
+// unsealSigner unseals the keys.
+func (d *Domains) unsealSigner(name string, keys []sealedKey) (*mailauth.Signer, error) {
 	s := &mailauth.Signer{Domain: name, Now: d.Now}
 	for _, k := range keys {
 		der, err := d.Key.Open(sealPurpose, k.sealedPrivate)

@@ -160,7 +160,7 @@ func (d *Domains) signer(ctx context.Context, domain db.ID, name string) (*maila
 	if ok && slices.Equal(old.keys, ids) {
 		return old.signer, nil
 	}
-	s, err := d.openSigner(name, rows)
+	s, err := d.unsealSigner(name, rows)
 	if err != nil {
 		return nil, err
 	}

@@ -44,7 +44,7 @@ func (s *Folders) updateTree(ctx context.Context, box db.ID, f func(t *folderTre
 		if err != nil {
 			return err
 		}
-		tx.AfterCommit(func() { s.Hub.Wake(notify.Key{Kind: notify.Mailbox, ID: int64(box)}) })
+		tx.AfterCommit(func() { s.Hub.Wake(notify.Key{Kind: notify.MailboxSettings, ID: int64(box)}) })
 		return f(&folderTree{s, tx, box, folders})
 	})
 }

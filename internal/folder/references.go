@@ -26,9 +26,9 @@ const referencesVersion = 1
 // encodeReferences returns, in stored form, what a message refers to (RFC 5256 §3): the keys of the
 // Message-IDs in References, or else of the first one in In-Reply-To.
 func encodeReferences(h message.Header) []byte {
-	ids := message.ParseMessageIDs(h.Text("References"))
+	ids := message.ParseMessageIDs(h.Unfolded("References"))
 	if len(ids) == 0 {
-		ids = message.ParseMessageIDs(h.Text("In-Reply-To"))
+		ids = message.ParseMessageIDs(h.Unfolded("In-Reply-To"))
 		ids = ids[:min(len(ids), 1)]
 	}
 	b := append(make([]byte, 0, 1+8*len(ids)), referencesVersion)

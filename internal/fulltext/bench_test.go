@@ -176,7 +176,7 @@ func BenchmarkFind(b *testing.B) {
 			b.Fatal(err)
 		}
 		b.Logf("%s: filled in %v, %d bytes a message", name, time.Since(began), info.Size()/int64(n))
-		for what, c := range map[string]search.Clause{
+		for what, c := range map[string]search.IndexClause{
 			"subject": seek("quarterly", 1), "from": seek("zoroaster@", 2), "message-id": seek(fields(n / 3 * 2)[9], 9), "none": seek("nowhere", 1),
 		} {
 			b.Run(name+"/"+what, func(b *testing.B) {

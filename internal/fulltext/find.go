@@ -54,7 +54,7 @@ type compiledClause struct {
 }
 
 // compileClause also reports whether the clause covers only ENVELOPE fields.
-func compileClause(c *search.Clause) (out compiledClause, fields bool) {
+func compileClause(c *search.IndexClause) (out compiledClause, fields bool) {
 	fields = true
 	if c.Term != nil {
 		for _, kind := range c.Term.Kinds {
@@ -155,7 +155,7 @@ func (x *Index) requestUpdate(mailbox db.ID) {
 	}
 }
 
-func (f *searcher) search(mailbox db.ID, c *search.Clause) error {
+func (f *searcher) search(mailbox db.ID, c *search.IndexClause) error {
 	only := false
 	f.clause, only = compileClause(c)
 	if !only {

@@ -18,7 +18,7 @@ import (
 )
 
 // find queries the index about the inbox.
-func (h *fixture) find(c search.Clause) *search.IndexResult {
+func (h *fixture) find(c search.IndexClause) *search.IndexResult {
 	h.Helper()
 	f, err := h.List(h.ctx(), h.box)
 	h.must(err)
@@ -28,8 +28,8 @@ func (h *fixture) find(c search.Clause) *search.IndexResult {
 	return found
 }
 
-func seek(text string, kinds ...search.TextKind) search.Clause {
-	return search.Clause{Term: &search.IndexTerm{Kinds: kinds, Text: []byte(text)}}
+func seek(text string, kinds ...search.TextKind) search.IndexClause {
+	return search.IndexClause{Term: &search.IndexTerm{Kinds: kinds, Text: []byte(text)}}
 }
 
 // TestCover checks that the index reports the indexed-through UID of a folder after moves, and that
@@ -59,7 +59,7 @@ func TestCover(t *testing.T) {
 			t.Errorf("after a copy, with a message that is not indexed: %+v", f)
 		}
 		h.fill()
-		if f := h.find(search.Clause{Children: []search.Clause{seek("number", 1), {MatchAny: true, Children: []search.Clause{seek("says <8>", search.BodyText), seek(" again", 1)}}}}); f.IndexedThroughUID != 151 || len(f.Messages) != 2 {
+		if f := h.find(search.IndexClause{Children: []search.IndexClause{seek("number", 1), {MatchAny: true, Children: []search.IndexClause{seek("says <8>", search.BodyText), seek(" again", 1)}}}}); f.IndexedThroughUID != 151 || len(f.Messages) != 2 {
 			t.Errorf("two of them: %+v", f)
 		}
 		if got := fmt.Sprint(h.search(h.indexed, v, subject7)); got != "[8 108 151]" {

@@ -199,9 +199,9 @@ func (x *Index) countIndexed(ctx context.Context, mailbox db.ID, ids []db.ID) (i
 	return len(ids), rows.Err()
 }
 
-// sweepDeletedFolders deletes the indexed-through UIDs of deleted folders, also in mailboxes
+// sweepIndexedThrough deletes the indexed-through UIDs of deleted folders, also in mailboxes
 // without any folder.
-func (x *Indexer) sweepDeletedFolders(ctx context.Context) error {
+func (x *Indexer) sweepIndexedThrough(ctx context.Context) error {
 	for last := int64(0); ; {
 		mailboxes, err := queryInt64s(ctx, x.reader, indexedMailboxesQuery, last, sweepMailboxes)
 		if err != nil || len(mailboxes) == 0 {

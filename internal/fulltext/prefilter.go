@@ -41,7 +41,7 @@ func (x *Index) Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sou
 	f := searcher{ctx: context.WithoutCancel(ctx), ctxErr: ctx.Err, tx: &readTx{begun, x.statements}}
 	clauses := make([]compiledClause, len(sought))
 	for i := range sought {
-		clauses[i], _ = compileClause(&search.Clause{Term: &sought[i]})
+		clauses[i], _ = compileClause(&search.IndexClause{Term: &sought[i]})
 	}
 	var known prefilterState
 	if err = known.addBlocks(&f, mailbox, among, clauses); err == nil {

@@ -95,7 +95,7 @@ func (x *Indexer) sweepBlock(ctx context.Context, after db.ID) (more bool, err e
 	var raw []byte
 	err = x.reader.QueryRowContext(ctx, nextBlockQuery, after).Scan(&id, &mailbox, &raw)
 	if errors.Is(err, sql.ErrNoRows) {
-		if err := x.sweepDeletedFolders(ctx); err != nil {
+		if err := x.sweepIndexedThrough(ctx); err != nil {
 			return false, err
 		}
 		return false, x.write(ctx, func(tx *sql.Tx) error {

@@ -50,7 +50,7 @@ func (s *session) wireError(cmd wire.Command, err error) *wire.Error {
 		return no(responseCode(f.Kind), f.Message)
 	case errors.Is(err, folder.ErrExpunged):
 		return expungeIssuedError()
-	case errors.Is(err, search.ErrUnreadable):
+	case errors.Is(err, search.ErrIncomplete):
 		return unreadableError()
 	case errors.Is(err, context.Canceled):
 		return no(wire.CodeUnavailable, "The server is going down.")

@@ -38,7 +38,7 @@ func (s *session) search(cmd *wire.Search) (wire.Code, error) {
 
 // hasResult reports whether a search has a result. If some messages could not be read, the client
 // gets the others, and then a NO.
-func hasResult(err error) bool { return err == nil || errors.Is(err, search.ErrUnreadable) }
+func hasResult(err error) bool { return err == nil || errors.Is(err, search.ErrIncomplete) }
 
 // maxSearchUIDs limits the number of messages that the sets of one search program may name
 // together, and so their memory.

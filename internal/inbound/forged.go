@@ -16,16 +16,16 @@ func (i *Service) isForgedResult(f message.Field) bool {
 	if len(f.Name) >= len(spamFieldPrefix) && strings.EqualFold(string(f.Name[:len(spamFieldPrefix)]), spamFieldPrefix) {
 		return true
 	}
-	return f.Is("Authentication-Results") && claimsHost(f.Text(), i.Host)
+	return f.Is("Authentication-Results") && hasOwnAuthservID(f.Unfolded(), i.Host)
 }
 
 // spamFieldPrefix is the prefix of the fields that spam filters add.
 const spamFieldPrefix = "X-Spam-"
 
-// claimsHost reports whether an Authentication-Results value begins with the authserv-id of host,
+// hasOwnAuthservID reports whether an Authentication-Results value begins with the authserv-id of host,
 // however a reader might parse it. The authserv-id may come after comments or be in quotes, even if
 // these are not closed (RFC 8601 §2.2). It may be in Unicode where host has A-labels (§2.5).
-func claimsHost(value, host string) bool {
+func hasOwnAuthservID(value, host string) bool {
 	var id strings.Builder
 	comments, quoted := 0, false
 	shown := address.DisplayDomain(host)

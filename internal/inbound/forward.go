@@ -125,7 +125,7 @@ func (s *spooledMessage) checkForward(o forward) error {
 	if o.isSpam || s.failsPolicy || s.checkResults.Spam == summary.Spam {
 		return fault.New(fault.Denied, CodeNotForwarded, "The message is not forwarded: it can't be shown to come from its author, or it looks like spam.")
 	}
-	loops := slices.ContainsFunc(s.header.All(loopField), func(f message.Field) bool { return address.KeyOf(f.Text()) == address.KeyOf(o.address) })
+	loops := slices.ContainsFunc(s.header.All(loopField), func(f message.Field) bool { return address.KeyOf(f.Unfolded()) == address.KeyOf(o.address) })
 	if !o.isReturn && (loops || wasDeliveredTo(s.header, o.address)) || s.header.Count("Delivered-To") >= maxHops {
 		return loopError()
 	}

@@ -12,15 +12,15 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// OwnMessage is a message that the service wrote itself. Its bytes are stored.
-type OwnMessage struct {
+// ServiceMessage is a message that the service wrote itself. Its bytes are stored.
+type ServiceMessage struct {
 	Blob   *blob.Blob // without a row
 	Header message.Header
 	Index  *message.Index
 }
 
 // WriteOwn stores the message that write writes.
-func (i *Service) WriteOwn(ctx context.Context, write func(io.Writer) error) (*OwnMessage, error) {
+func (i *Service) WriteOwn(ctx context.Context, write func(io.Writer) error) (*ServiceMessage, error) {
 	w := i.Blobs.Create(ctx)
 	defer w.Abort()
 	var scan message.Scanner
@@ -32,11 +32,11 @@ func (i *Service) WriteOwn(ctx context.Context, write func(io.Writer) error) (*O
 		return nil, err
 	}
 	index := scan.Finish()
-	return &OwnMessage{Blob: b, Header: scan.Header(), Index: index}, nil
+	return &ServiceMessage{Blob: b, Header: scan.Header(), Index: index}, nil
 }
 
 // FileOwn files a message from the null sender to rcpt in a mailbox. The jobs are part of its commit.
-func (i *Service) FileOwn(ctx context.Context, m *OwnMessage, to mailbox.Recipient, rcpt string, jobs ...*db.Mutation) error {
+func (i *Service) FileOwn(ctx context.Context, m *ServiceMessage, to mailbox.Recipient, rcpt string, jobs ...*db.Mutation) error {
 	in, err := i.buildCopy(ctx, m.spooled(i.db.NewID()), to, nil, "", rcpt)
 	if err != nil {
 		return err
@@ -46,6 +46,6 @@ func (i *Service) FileOwn(ctx context.Context, m *OwnMessage, to mailbox.Recipie
 	return err
 }
 
-func (m *OwnMessage) spooled(arrival db.ID) *spooledMessage {
+func (m *ServiceMessage) spooled(arrival db.ID) *spooledMessage {
 	return &spooledMessage{blob: m.Blob, header: m.Header, index: m.Index, arrivalID: arrival, threads: map[db.ID]string{}}
 }

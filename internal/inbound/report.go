@@ -61,7 +61,7 @@ func (i *Service) handleReport(ctx context.Context, r returnPath, s *spooledMess
 // RecordForwardBounce records that the forward of a delivered message failed. It doesn't suppress
 // the recipient, since local mailboxes may have received the message as well. Recording a failure
 // again changes nothing.
-func (i *Service) RecordForwardBounce(ctx context.Context, message db.ID, n int, report *OwnMessage) error {
+func (i *Service) RecordForwardBounce(ctx context.Context, message db.ID, n int, report *ServiceMessage) error {
 	return i.handleReport(ctx, returnPath{message: message, n: n, forwarded: true}, report.spooled(0))
 }
 

@@ -188,7 +188,7 @@ const CodeLoop = "mail_loop"
 // wasDeliveredTo reports whether the message was delivered to the address before.
 func wasDeliveredTo(h message.Header, to string) bool {
 	for _, f := range h.All("Delivered-To") {
-		a, err := address.Parse(f.Text())
+		a, err := address.Parse(f.Unfolded())
 		if err != nil {
 			continue
 		}

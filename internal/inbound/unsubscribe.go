@@ -19,7 +19,7 @@ import (
 // be the recipient.
 func (i *Service) unsubscribe(ctx context.Context, r returnPath, s *spooledMessage) error {
 	// Mail programs that unsubscribe automatically use auto-generated.
-	if strings.HasPrefix(strings.ToLower(s.header.Text("Auto-Submitted")), "auto-replied") {
+	if strings.HasPrefix(strings.ToLower(s.header.Unfolded("Auto-Submitted")), "auto-replied") {
 		i.Log.Info("an automatic reply does not unsubscribe", "message", r.message, "n", r.n)
 		return nil
 	}

@@ -74,7 +74,7 @@ func mayAutoReply(h message.Header, sender address.Address) bool {
 		return false
 	}
 	for f := range h.Fields() {
-		name, value := strings.ToLower(string(f.Name)), strings.ToLower(f.Text())
+		name, value := strings.ToLower(string(f.Name)), strings.ToLower(f.Unfolded())
 		value, _, _ = strings.Cut(value, "(") // a comment
 		first, _, _ := strings.Cut(value, ";")
 		first = strings.TrimSpace(first)

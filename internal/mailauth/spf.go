@@ -247,7 +247,7 @@ func (s *spfEvaluation) matches(ctx context.Context, d *directive, domain string
 
 func (s *spfEvaluation) matchInclude(ctx context.Context, target string) (bool, Result) {
 	r, _ := s.checkHost(ctx, target)
-	s.noteInclude(target, r)
+	s.trackRequiredInclude(target, r)
 	switch r {
 	case Pass:
 		return true, ""

@@ -39,8 +39,8 @@ func (s *spfEvaluation) isClientUnknown() bool { return !s.ip.IsValid() }
 // dependsOnClient reports whether a domain-spec has a macro. Most macros are about the client.
 func dependsOnClient(spec string) bool { return strings.Contains(spec, "%") }
 
-// noteInclude records the position of the evaluation relative to the required include.
-func (s *spfEvaluation) noteInclude(target string, r Result) {
+// trackRequiredInclude records the position of the evaluation relative to the required include.
+func (s *spfEvaluation) trackRequiredInclude(target string, r Result) {
 	if s.requiredInclude == "" || target != s.requiredInclude || s.afterInclude {
 		return
 	}

@@ -242,7 +242,7 @@ func loginRevokedError() error {
 // notifyChanged drops cached data of a mailbox and wakes waiters, here and on other nodes.
 func (m *Mailboxes) notifyChanged(id db.ID) {
 	m.clearRouteCache()
-	m.Hub.Wake(notify.Key{Kind: notify.Mailbox, ID: int64(id)})
+	m.Hub.Wake(notify.Key{Kind: notify.MailboxSettings, ID: int64(id)})
 }
 
 // revokeLogins is notifyChanged and also drops cached logins.

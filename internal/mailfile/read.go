@@ -204,7 +204,7 @@ func (x *reader) readTar(r io.Reader) error {
 			err = x.addFolder(name)
 		case h.Typeflag == tar.TypeXGlobalHeader:
 		case h.Typeflag == tar.TypeLink || h.Typeflag == tar.TypeSymlink:
-			err = x.failLink(name)
+			err = x.reportLink(name)
 		case h.Typeflag != tar.TypeReg || isSparse(h):
 			err = x.sink.Failed(printableName(name), "It is no ordinary file.")
 		default:
@@ -265,7 +265,7 @@ func dirKey(dir string) string {
 	return dir
 }
 
-func (x *reader) failLink(name string) error {
+func (x *reader) reportLink(name string) error {
 	switch path.Base(path.Dir(name)) {
 	case "cur", "new":
 		return x.sink.Failed(printableName(name), "It is a link to another file; pack the files themselves (tar --hard-dereference).")

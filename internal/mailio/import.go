@@ -252,14 +252,14 @@ func receivedDate(m *mailfile.Message, h message.Header) time.Time {
 		return m.Date
 	}
 	if f, ok := h.First("Received"); ok {
-		text := f.Text()
+		text := f.Unfolded()
 		if at := strings.LastIndexByte(text, ';'); at >= 0 {
 			if date, ok := message.ParseDate(text[at+1:]); ok {
 				return date
 			}
 		}
 	}
-	if date, ok := message.ParseDate(h.Text("Date")); ok {
+	if date, ok := message.ParseDate(h.Unfolded("Date")); ok {
 		return date
 	}
 	return m.FileDate

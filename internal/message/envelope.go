@@ -271,9 +271,9 @@ func (h Header) Envelope() Envelope {
 	e := Envelope{
 		Subject: h.Decoded("Subject"), From: h.from(), Sender: h.Addresses("Sender"),
 		ReplyTo: h.Addresses("Reply-To"), To: h.Addresses("To"), Cc: h.Addresses("Cc"), Bcc: h.Addresses("Bcc"),
-		InReplyTo: ParseMessageIDs(h.Text("In-Reply-To")), MessageID: h.MessageID(),
+		InReplyTo: ParseMessageIDs(h.Unfolded("In-Reply-To")), MessageID: h.MessageID(),
 	}
-	if t, ok := ParseDate(h.Text("Date")); ok {
+	if t, ok := ParseDate(h.Unfolded("Date")); ok {
 		e.Date = t
 	}
 	if e.Sender == nil {

@@ -22,12 +22,12 @@ type Field struct {
 // Is reports whether the field has the name, ignoring case.
 func (f Field) Is(name string) bool { return equalFold(f.Name, name) }
 
-// Text returns the value on one line (RFC 5322 §2.2.3), without outer white space and without NUL.
+// Unfolded returns the value on one line (RFC 5322 §2.2.3), without outer white space and without NUL.
 // It doesn't decode encoded words.
-func (f Field) Text() string { return string(unfold(nil, f.Value)) }
+func (f Field) Unfolded() string { return string(unfold(nil, f.Value)) }
 
 // Decoded returns the value on one line as UTF-8, with encoded words decoded.
-func (f Field) Decoded() string { return DecodeWords(f.Text()) }
+func (f Field) Decoded() string { return DecodeWords(f.Unfolded()) }
 
 // Fields iterates over the fields of the header in order.
 func (h Header) Fields() iter.Seq[Field] {
@@ -64,13 +64,13 @@ func (h Header) All(name string) []Field {
 	return all
 }
 
-// Text returns the first field called name as Field.Text does, or "".
-func (h Header) Text(name string) string {
+// Unfolded returns the first field called name as Field.Unfolded does, or "".
+func (h Header) Unfolded(name string) string {
 	f, ok := h.First(name)
 	if !ok {
 		return ""
 	}
-	return f.Text()
+	return f.Unfolded()
 }
 
 // Decoded returns the first field called name as Field.Decoded does, or "".

@@ -21,7 +21,7 @@ func TestHeaderFields(t *testing.T) {
 	h := message.Header("From a@b Thu Jan 1 00:00:00 1970\r\n orphan\r\nSubject : one\r\n\ttwo\r\nno colon\r\nX-Empty:\r\nsubject: three\n\r\nSubject: body\r\n")
 	var got []string
 	for f := range h.Fields() {
-		got = append(got, fmt.Sprintf("%s=%s", f.Name, f.Text()))
+		got = append(got, fmt.Sprintf("%s=%s", f.Name, f.Unfolded()))
 	}
 	want := []string{"=", "Subject=one\ttwo", "=", "X-Empty=", "subject=three"}
 	if !reflect.DeepEqual(got, want) {
@@ -30,10 +30,10 @@ func TestHeaderFields(t *testing.T) {
 	if n := h.Count("SUBJECT"); n != 2 {
 		t.Errorf("%d subjects", n)
 	}
-	if all := h.All("subject"); len(all) != 2 || all[1].Text() != "three" {
+	if all := h.All("subject"); len(all) != 2 || all[1].Unfolded() != "three" {
 		t.Errorf("all: %v", all)
 	}
-	if h.Text("Absent") != "" || h.Decoded("absent") != "" {
+	if h.Unfolded("Absent") != "" || h.Decoded("absent") != "" {
 		t.Error("an absent field has text")
 	}
 }

@@ -50,7 +50,7 @@ func dropSpaceRune(r rune) rune {
 
 // MessageID returns the first Message-ID, with its angle brackets; "" if there is none.
 func (h Header) MessageID() string {
-	if ids := ParseMessageIDs(h.Text("Message-ID")); len(ids) > 0 {
+	if ids := ParseMessageIDs(h.Unfolded("Message-ID")); len(ids) > 0 {
 		return ids[0]
 	}
 	return ""
@@ -59,8 +59,8 @@ func (h Header) MessageID() string {
 // References returns the Message-IDs that the message replies to, the nearest last: those of
 // References, then any others of In-Reply-To.
 func (h Header) References() []string {
-	ids := ParseMessageIDs(h.Text("References"))
-	for _, id := range ParseMessageIDs(h.Text("In-Reply-To")) {
+	ids := ParseMessageIDs(h.Unfolded("References"))
+	for _, id := range ParseMessageIDs(h.Unfolded("In-Reply-To")) {
 		known := false
 		for _, have := range ids {
 			known = known || have == id

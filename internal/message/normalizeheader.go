@@ -36,7 +36,7 @@ func NormalizeHeader(h Header, charset string) (Header, error) {
 		case name == "":
 			return nil, fault.New(fault.Invalid, "invalid_header", "A line of the message's header has no field name. Put an empty line between the header and the text.")
 		case isOneOf(f, singletonFields):
-			text := f.Text()
+			text := f.Unfolded()
 			if before, again := once[name]; again && before == text {
 				continue
 			} else if again {
@@ -66,7 +66,7 @@ func NormalizeHeader(h Header, charset string) (Header, error) {
 
 // isUnreadable reports whether a Date or Message-ID field is invalid.
 func (f Field) isUnreadable() bool {
-	switch text := f.Text(); {
+	switch text := f.Unfolded(); {
 	case f.Is("Date"):
 		_, ok := ParseDate(text)
 		return !ok

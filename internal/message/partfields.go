@@ -114,7 +114,7 @@ func (s *Scanner) reserve(n int) bool {
 }
 
 func (s *Scanner) describedText(f Field) string {
-	text := f.Text()
+	text := f.Unfolded()
 	if !s.reserve(storageCost(text)) {
 		return ""
 	}

@@ -207,7 +207,7 @@ func messageIdentity(head message.Header) string {
 	if id := head.MessageID(); id != "" {
 		return id
 	}
-	return strings.Join([]string{"", head.Text("Date"), head.Text("From"), head.Text("Subject")}, "\x00")
+	return strings.Join([]string{"", head.Unfolded("Date"), head.Unfolded("From"), head.Unfolded("Subject")}, "\x00")
 }
 
 // detectLateUIDs checks, with one message of the open folder, whether the source sends the UID only

@@ -67,15 +67,15 @@ func (m *Service) poll(ctx context.Context) (time.Duration, error) {
 		}
 		j, err := m.claim(ctx, leaseID)
 		if err != nil || j == nil {
-			return m.nextPoll(ctx), err
+			return m.untilNextPoll(ctx), err
 		}
 		m.start(ctx, j)
 	}
 	return pollInterval, nil
 }
 
-// nextPoll returns the time until the next migration is due, at most pollInterval.
-func (m *Service) nextPoll(ctx context.Context) time.Duration {
+// untilNextPoll returns the time until the next migration is due, at most pollInterval.
+func (m *Service) untilNextPoll(ctx context.Context) time.Duration {
 	now := m.options.Now()
 	var due time.Time
 	if err := m.options.DB.One(ctx, nextDueQuery.With(db.Micros(now)), db.ScanTime(&due)); err != nil {
@@ -131,14 +131,14 @@ func (m *Service) start(ctx context.Context, j *job) {
 // takeOver releases migrations of ended nodes, and those that this node doesn't know of because the
 // outcome of a commit was unknown.
 func (m *Service) takeOver(ctx context.Context) error {
-	if err := m.options.Node.TakeOver(ctx, nextLeaseQuery, m.releaseUnknown); err != nil {
+	if err := m.options.Node.TakeOver(ctx, nextLeaseQuery, m.releaseOrphans); err != nil {
 		return err
 	}
 	leaseID, _ := m.options.Node.Lease()
-	return m.releaseUnknown(ctx, leaseID)
+	return m.releaseOrphans(ctx, leaseID)
 }
 
-func (m *Service) releaseUnknown(ctx context.Context, leaseID db.ID) error {
+func (m *Service) releaseOrphans(ctx context.Context, leaseID db.ID) error {
 	return lease.Reconcile(ctx, m.options.DB, func(above db.ID) db.Statement {
 		return leasedQuery.With(leaseID, above, lease.BatchRows)
 	}, db.ScanID, func(id db.ID) bool {

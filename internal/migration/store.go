@@ -231,7 +231,7 @@ func (f *folderCopy) storeBody(ctx context.Context, text imap.LiteralReader) (k 
 		return k, internalError{err}
 	}
 	k.identity = messageIdentity(scan.Header())
-	k.dateField, _ = message.ParseDate(scan.Header().Text("Date"))
+	k.dateField, _ = message.ParseDate(scan.Header().Unfolded("Date"))
 	k.Upload = folder.Upload{Blob: b, Metadata: described}
 	return k, nil
 }

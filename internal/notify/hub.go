@@ -18,20 +18,20 @@ type Kind uint64
 
 // The kinds, with the meaning of the key's ID.
 const (
-	Folder       Kind = 'f' // an IMAP folder changed; folder id
-	Mailbox      Kind = 'm' // a mailbox's folders, quota or settings changed; mailbox id
-	Credential   Kind = 'c' // a mailbox's cached logins are invalid; mailbox id
-	Account      Kind = 'a' // an account, its keys or limits changed; account id
-	Domain       Kind = 'd' // a domain changed; domain id
-	Queue        Kind = 'q' // deliveries are due; 0, or a shard
-	Hold         Kind = 'h' // operators hold, release or retry deliveries; 0
-	SenderNotice Kind = 'n' // delivery notices to senders are due; 0
-	Event        Kind = 'e' // events need a position; 0
-	Webhook      Kind = 'w' // webhook deliveries are due; webhook id, and 0 for those that no node has leased
-	EventStream  Kind = 's' // events with positions can be read; account id
-	QuotaWarning Kind = 'r' // warnings about nearly full mailboxes are due; 0
-	Suspension   Kind = 'x' // accounts or domains were suspended; 0
-	Migration    Kind = 'i' // a migration has progressed, or was cancelled; migration id, and 0 for those that no node has leased
+	Folder          Kind = 'f' // an IMAP folder changed; folder id
+	MailboxSettings Kind = 'm' // a mailbox's folders, quota or settings changed; mailbox id
+	Credential      Kind = 'c' // a mailbox's cached logins are invalid; mailbox id
+	Account         Kind = 'a' // an account, its keys or limits changed; account id
+	Domain          Kind = 'd' // a domain changed; domain id
+	Queue           Kind = 'q' // deliveries are due; 0, or a shard
+	Hold            Kind = 'h' // operators hold, release or retry deliveries; 0
+	SenderNotice    Kind = 'n' // delivery notices to senders are due; 0
+	Event           Kind = 'e' // events need a position; 0
+	Webhook         Kind = 'w' // webhook deliveries are due; webhook id, and 0 for those that no node has leased
+	EventStream     Kind = 's' // events with positions can be read; account id
+	QuotaWarning    Kind = 'r' // warnings about nearly full mailboxes are due; 0
+	Suspension      Kind = 'x' // accounts or domains were suspended; 0
+	Migration       Kind = 'i' // a migration has progressed, or was cancelled; migration id, and 0 for those that no node has leased
 )
 
 // Key identifies the object that changed.

@@ -24,7 +24,7 @@ func woken(sub *Subscription) bool {
 func TestWake(t *testing.T) {
 	var h Hub
 	key := Key{Folder, 7}
-	a, b, other := h.Subscribe(key), h.Subscribe(key), h.Subscribe(Key{Mailbox, 7})
+	a, b, other := h.Subscribe(key), h.Subscribe(key), h.Subscribe(Key{MailboxSettings, 7})
 	h.Wake(key)
 	h.Wake(key)
 	if !woken(a) || !woken(b) {
@@ -33,7 +33,7 @@ func TestWake(t *testing.T) {
 	if woken(a) || woken(other) {
 		t.Fatal("two wakes must be one, and of this key only")
 	}
-	h.Receive([]Key{key, {Mailbox, 7}})
+	h.Receive([]Key{key, {MailboxSettings, 7}})
 	if !woken(a) || !woken(b) || !woken(other) {
 		t.Fatal("a wake from another node was missed")
 	}
@@ -155,7 +155,7 @@ func BenchmarkWakeNobody(b *testing.B) {
 	var i int64
 	for b.Loop() {
 		i++
-		h.Wake(Key{Mailbox, i})
+		h.Wake(Key{MailboxSettings, i})
 	}
 }
 

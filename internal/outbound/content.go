@@ -53,7 +53,7 @@ func (o *Messages) loadBlob(ctx context.Context, r *row) (*blob.Blob, error) {
 
 // isServiceMail reports whether the header marks the message as ClassService.
 func isServiceMail(h message.Header) bool {
-	return strings.HasPrefix(h.Text("Feedback-ID"), ClassService+":")
+	return strings.HasPrefix(h.Unfolded("Feedback-ID"), ClassService+":")
 }
 
 // OpenParts is like Open, and also returns the index of the message's parts.

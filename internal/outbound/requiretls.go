@@ -20,7 +20,7 @@ func tlsPreference(required bool, h message.Header) string {
 	if required {
 		return tlsRequired
 	}
-	if strings.EqualFold(h.Text("TLS-Required"), "No") {
+	if strings.EqualFold(h.Unfolded("TLS-Required"), "No") {
 		return tlsOptional
 	}
 	return ""

@@ -232,15 +232,15 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time
 		} else if slices.ContainsFunc(list, func(h Hold) bool { return h.ID == hold }) {
 			continue
 		}
-		if more, err := q.releaseHold(ctx, hold, now); more || err != nil {
+		if more, err := q.releaseRemovedHold(ctx, hold, now); more || err != nil {
 			return err
 		}
 	}
 }
 
-// releaseHold releases the deliveries of one hold, over several polls if there are many. more
+// releaseRemovedHold releases the deliveries of one hold, over several polls if there are many. more
 // reports whether the next poll must continue.
-func (q *Queue) releaseHold(ctx context.Context, hold db.ID, now time.Time) (more bool, err error) {
+func (q *Queue) releaseRemovedHold(ctx context.Context, hold db.ID, now time.Time) (more bool, err error) {
 	for range maxReleaseChunks {
 		n, err := q.o.DB.Exec(ctx, releaseHoldQuery.With(hold, db.Micros(now), lease.BatchRows))
 		if err != nil || n < lease.BatchRows {

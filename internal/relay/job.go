@@ -76,7 +76,7 @@ func (j *job) close() {
 func (j *job) recordResult(r *smtpclient.Result, via string) {
 	var left []int
 	for i, n := range j.pendingRcpts[:len(r.Outcomes)] {
-		if r.Outcomes[i].Class == smtpclient.Resend {
+		if r.Outcomes[i].Class == smtpclient.NextTransaction {
 			left = append(left, n)
 			continue
 		}

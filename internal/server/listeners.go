@@ -86,7 +86,7 @@ func (s *Server) openServers(context.Context) error {
 			ClientLimiter: ratelimit.NewClientLimiter(s.Config.MXMessages, s.Config.MXUnknown, s.isExempt),
 		},
 		{Mode: smtpd.Submission, Backend: submission, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Hub: s.Hub},
-		{Mode: smtpd.Submissions, Backend: submission, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Hub: s.Hub},
+		{Mode: smtpd.SubmissionTLS, Backend: submission, Mailboxes: s.Mailboxes, Accounts: s.Accounts, Hub: s.Hub},
 	}
 	for _, server := range s.smtpServers {
 		server.Host, server.TLS, server.ConnLimiter, server.Log = s.Config.Host, s.certs.TLSConfig(), connLimiter(100, s.isExempt), s.Log

@@ -45,7 +45,7 @@ func (s *Server) invalidate(k notify.Key) {
 		s.Limits.Invalidate(id)
 	case notify.Domain:
 		s.Domains.Invalidate(id)
-	case notify.Mailbox, notify.Credential:
+	case notify.MailboxSettings, notify.Credential:
 		s.Mailboxes.Invalidate(id)
 	}
 }

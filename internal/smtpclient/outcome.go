@@ -35,12 +35,12 @@ type Class int
 
 // The classes.
 const (
-	Temporary      Class = iota // try again later
-	Delivered                   // 2xx to the final dot
-	Permanent                   // 5xx to MAIL, RCPT, DATA or the final dot; do not try again
-	NextHost                    // the host refuses a session: try the next MX, then try again later
-	RetryPlaintext              // opportunistic STARTTLS failed: dial again with Never (RFC 7435)
-	Resend                      // too many recipients for one transaction: send to this one at once in another
+	Temporary       Class = iota // try again later
+	Delivered                    // 2xx to the final dot
+	Permanent                    // 5xx to MAIL, RCPT, DATA or the final dot; do not try again
+	NextHost                     // the host refuses a session: try the next MX, then try again later
+	RetryPlaintext               // opportunistic STARTTLS failed: dial again with Never (RFC 7435)
+	NextTransaction              // too many recipients for one transaction: send to this one at once in another
 )
 
 // String returns the class's name for logs.

@@ -107,7 +107,7 @@ func (c *Conn) newTransaction(m *Message) *transaction {
 		case !isASCII(addr) && !c.ext.UTF8:
 			t.setOutcome(i, localOutcome(Permanent, StageRcpt, "5.6.7", "the recipient's address needs SMTPUTF8, which "+c.hostName()+" does not offer"))
 		case c.ext.MaxRecipients > 0 && n >= c.ext.MaxRecipients:
-			t.setOutcome(i, localOutcome(Resend, StageRcpt, "4.5.3", "more recipients than the host takes at once"))
+			t.setOutcome(i, localOutcome(NextTransaction, StageRcpt, "4.5.3", "more recipients than the host takes at once"))
 		default:
 			t.utf8 = t.utf8 || !isASCII(addr)
 			n++
@@ -270,7 +270,7 @@ func (c *Conn) handleReply(t *transaction, s command, r Reply) {
 		case r.positive():
 			t.accepted++
 		case t.accepted > 0 && tooManyRecipients(r):
-			t.setOutcome(s.rcptIndex, Outcome{Class: Resend, Stage: StageRcpt, Reply: r})
+			t.setOutcome(s.rcptIndex, Outcome{Class: NextTransaction, Stage: StageRcpt, Reply: r})
 		default:
 			t.setOutcome(s.rcptIndex, c.failureOutcome(StageRcpt, r))
 		}

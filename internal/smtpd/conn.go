@@ -77,7 +77,7 @@ func (c *conn) run(ctx context.Context) {
 			c.log.Error("a session broke down", "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
-	if c.srv.Mode == Submissions && !c.startTLS(ctx) {
+	if c.srv.Mode == SubmissionTLS && !c.startTLS(ctx) {
 		return
 	}
 	if !c.sendGreeting() {

@@ -120,7 +120,7 @@ func TestScram(t *testing.T) {
 // in.
 func TestScramRefused(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.SubmissionTLS)
 		c := d.secured()
 		c.say("EHLO client.example", "250 AUTH PLAIN LOGIN")
 		c.say("AUTH SCRAM-SHA-256 "+b64("n,,n=ann@demo.test,r=abc"), "504 5.5.4 The mechanisms are PLAIN LOGIN")

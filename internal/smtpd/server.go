@@ -35,9 +35,9 @@ type Mode int
 
 // The modes.
 const (
-	MX          Mode = iota // port 25: from anyone to local domains
-	Submission              // port 587: from local mailboxes; STARTTLS, then AUTH
-	Submissions             // port 465: the same, with TLS from the first octet
+	MX            Mode = iota // port 25: from anyone to local domains
+	Submission                // port 587: from local mailboxes; STARTTLS, then AUTH
+	SubmissionTLS             // port 465: the same, with TLS from the first octet
 )
 
 // Backend handles the messages of a server: inbound on MX, outbound on submission.

@@ -99,7 +99,7 @@ func TestSubmission(t *testing.T) {
 // A message that ends after its login was revoked is not accepted.
 func TestLoginEndsWithinMessage(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.SubmissionTLS)
 		k, token := key(t, boxes, box, account.KeyParams{Scopes: []string{"outbound.send"}})
 		begun := func(auth string) *client {
 			c := d.secured()
@@ -139,7 +139,7 @@ func TestLoginEndsWithinMessage(t *testing.T) {
 // If a login check fails with an error, the login is checked again, not trusted.
 func TestRevocationOutlastsTrouble(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.SubmissionTLS)
 		rename := func(from, to string) {
 			t.Helper()
 			dbtest.Exec(t, database, db.SQL("ALTER TABLE "+from+" RENAME TO "+to).With())
@@ -162,7 +162,7 @@ func TestRevocationOutlastsTrouble(t *testing.T) {
 
 func TestGuessingEndsTheSession(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, _ := startSubmission(t, database, smtpd.Submissions)
+		d, boxes, _ := startSubmission(t, database, smtpd.SubmissionTLS)
 		boxes.Logins.Exempt = nil
 		c := d.dial()
 		c.handshake()
@@ -272,7 +272,7 @@ func TestShutdownCuts(t *testing.T) {
 // A session ends with the suspension of its account.
 func TestAccountSuspended(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.SubmissionTLS)
 		c := d.secured()
 		c.say("EHLO client.example", "250 AUTH PLAIN LOGIN")
 		c.say("AUTH PLAIN "+b64("\x00ann@demo.test\x00"+password), "235 2.7.0")

@@ -44,7 +44,7 @@ func (c *client) answers(line string) string {
 
 func TestDSNParameters(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, _, _ := startSubmission(t, database, smtpd.Submissions)
+		d, _, _ := startSubmission(t, database, smtpd.SubmissionTLS)
 		c := d.secured()
 		if got := c.answers("EHLO client.example"); !strings.Contains(got, "\n250-DSN\n") {
 			t.Errorf("EHLO says\n%s", got)
@@ -112,7 +112,7 @@ func key(t *testing.T, boxes *mailbox.Mailboxes, box mailbox.Mailbox, n account.
 // An API key is the password of the user api, while it is valid.
 func TestKeyLogin(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.SubmissionTLS)
 		k, token := key(t, boxes, box, account.KeyParams{Scopes: []string{"outbound.send"}})
 		c := d.secured()
 		c.say("EHLO client.example", "250 ")
@@ -143,7 +143,7 @@ func TestKeyLogin(t *testing.T) {
 
 func TestKeysThatMayNot(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.SubmissionTLS)
 		_, reads := key(t, boxes, box, account.KeyParams{Scopes: []string{"messages.read"}})
 		_, away := key(t, boxes, box, account.KeyParams{Networks: []string{"192.0.2.0/24"}})
 		_, brief := key(t, boxes, box, account.KeyParams{ExpiresAt: time.Now().Add(time.Hour)})
@@ -164,7 +164,7 @@ func TestKeysThatMayNot(t *testing.T) {
 // Guessing API keys is slowed down like guessing passwords, and ends the session.
 func TestGuessingAtKeys(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, database *db.DB) {
-		d, boxes, box := startSubmission(t, database, smtpd.Submissions)
+		d, boxes, box := startSubmission(t, database, smtpd.SubmissionTLS)
 		_, token := key(t, boxes, box, account.KeyParams{})
 		guess := func(c *client, n int) string {
 			wrong := token[:len(token)-4] + fmt.Sprintf("%04d", n)

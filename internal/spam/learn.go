@@ -182,7 +182,7 @@ func (b *Bayes) readTokens(ctx context.Context, id db.ID) (mark uint64, words []
 	words, err = tokenize(h, index, r)
 	text := ""
 	for _, name := range []string{"Message-ID", "Date", "From", "Subject"} {
-		text += clip(h.Text(name)) + "\x00"
+		text += clip(h.Unfolded(name)) + "\x00"
 	}
 	if len(text) == 4 {
 		for _, w := range words {

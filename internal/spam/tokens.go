@@ -48,8 +48,8 @@ func tokenize(h message.Header, index *message.Index, r io.ReaderAt) ([]uint64, 
 			t.addText("name:", clip(a.Name))
 		}
 	}
-	t.addText("list:", clip(h.Text("List-Id")))
-	t.addText("mailer:", clip(h.Text("X-Mailer")))
+	t.addText("list:", clip(h.Unfolded("List-Id")))
+	t.addText("mailer:", clip(h.Unfolded("X-Mailer")))
 	left := maxTextParts
 	for i := range index.Parts {
 		p := &index.Parts[i]

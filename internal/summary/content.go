@@ -44,7 +44,7 @@ func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
 	}
 	parts := ix.ContentParts()
 	c := Content{ReplyTo: addresses(header.Addresses("Reply-To")), References: references(header)}
-	if ids := message.ParseMessageIDs(header.Text("In-Reply-To")); len(ids) > 0 {
+	if ids := message.ParseMessageIDs(header.Unfolded("In-Reply-To")); len(ids) > 0 {
 		c.InReplyTo = CleanText(ids[0], maxID)
 	}
 	c.Headers, c.HeadersTruncated = headerFields(header)
@@ -86,7 +86,7 @@ func (c *Content) SetURLs(message string) {
 }
 
 func references(h message.Header) []string {
-	ids := message.ParseMessageIDs(h.Text("References"))
+	ids := message.ParseMessageIDs(h.Unfolded("References"))
 	ids = ids[max(0, len(ids)-maxReferences):]
 	out := make([]string, len(ids))
 	for i, id := range ids {

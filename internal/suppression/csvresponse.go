@@ -10,14 +10,14 @@ import (
 // exportWriteTimeout limits how long the client may take to read a page of an export.
 const exportWriteTimeout = time.Minute
 
-// CSVResponse is a response with an export. It starts with the first bytes, so that an earlier
+// CSVResponseWriter is a response with an export. It starts with the first bytes, so that an earlier
 // failure can still become an error response. It extends the deadline while the client reads.
-type CSVResponse struct {
+type CSVResponseWriter struct {
 	http.ResponseWriter
 	Started bool
 }
 
-func (c *CSVResponse) Write(p []byte) (int, error) {
+func (c *CSVResponseWriter) Write(p []byte) (int, error) {
 	if !c.Started {
 		c.Started = true
 		c.Header().Set("Content-Type", "text/csv; charset=utf-8")

@@ -265,7 +265,7 @@ var htmlEscapes = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `"
 // missing, and for each value of the wrong type, or if a rendering exceeds its limits.
 func (c *CompiledTemplate) Render(values map[string]any) (Output, error) {
 	var bad fault.FieldErrors
-	filled := c.applyFallbacks(values, &bad)
+	filled := c.prepareVariables(values, &bad)
 	if len(bad) > 0 {
 		return Output{}, bad.Err()
 	}
@@ -275,7 +275,7 @@ func (c *CompiledTemplate) Render(values map[string]any) (Output, error) {
 // Preview is Render, but reports missing values in the output.
 func (c *CompiledTemplate) Preview(values map[string]any) (Output, error) {
 	var bad fault.FieldErrors
-	filled := c.applyFallbacks(values, &bad)
+	filled := c.prepareVariables(values, &bad)
 	var wrong fault.FieldErrors
 	for _, f := range bad {
 		if f.Code != codeMissing {
@@ -297,8 +297,8 @@ func (c *CompiledTemplate) Preview(values map[string]any) (Output, error) {
 
 const codeMissing = "missing_variable"
 
-// applyFallbacks adds the fallbacks to the given values, and checks the declared variables.
-func (c *CompiledTemplate) applyFallbacks(values map[string]any, bad *fault.FieldErrors) map[string]any {
+// prepareVariables adds the fallbacks to the given values, and checks the declared variables.
+func (c *CompiledTemplate) prepareVariables(values map[string]any, bad *fault.FieldErrors) map[string]any {
 	filled := maps.Clone(values)
 	if filled == nil {
 		filled = map[string]any{}

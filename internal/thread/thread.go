@@ -74,8 +74,8 @@ func LookupKey(messageID string) int64 {
 // RepliedIDs returns the Message-IDs that a message answers, with angle brackets, in look-up order:
 // In-Reply-To, then References from right to left; at most MaxRepliedIDs.
 func RepliedIDs(h message.Header) []string {
-	ids := message.ParseMessageIDs(h.Text("In-Reply-To"))
-	for _, id := range slices.Backward(message.ParseMessageIDs(h.Text("References"))) {
+	ids := message.ParseMessageIDs(h.Unfolded("In-Reply-To"))
+	for _, id := range slices.Backward(message.ParseMessageIDs(h.Unfolded("References"))) {
 		ids = append(ids, id)
 	}
 	return uniqueIDs(ids, MaxRepliedIDs)

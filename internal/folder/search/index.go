@@ -9,11 +9,11 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// Clause is a condition for an index: messages that may contain a text, or that match all of
+// IndexClause is a condition for an index: messages that may contain a text, or that match all of
 // several clauses, or one of them.
-type Clause struct {
+type IndexClause struct {
 	Term     *IndexTerm
-	Children []Clause
+	Children []IndexClause
 	MatchAny bool
 }
 
@@ -32,7 +32,7 @@ type Index interface {
 type IndexQuery struct {
 	Folder  db.ID  // 0 for all of the mailbox
 	LastUID uint32 // the highest UID in it
-	Clause  Clause
+	Clause  IndexClause
 	Limit   int // number of messages; more are too many
 }
 
@@ -48,11 +48,11 @@ type IndexResult struct {
 
 // clause returns a clause that every message must match for the criterion to hold, or nil if none
 // is known.
-func (c *compiledCriterion) clause() *Clause {
+func (c *compiledCriterion) clause() *IndexClause {
 	if c.Not {
 		return nil
 	}
-	var all Clause
+	var all IndexClause
 	switch c.Test {
 	case Or, And:
 		all.MatchAny = c.Test == Or

@@ -62,11 +62,11 @@ const maxFilterTerms = 16
 
 // clause returns a clause that a message must match for the filter to match, or nil if an index
 // does not help.
-func (f *MessageFilter) clause() *Clause {
-	var all Clause
+func (f *MessageFilter) clause() *IndexClause {
+	var all IndexClause
 	for _, t := range f.texts() {
 		if len(t.text) >= minTermBytes && len(all.Children) < maxFilterTerms {
-			all.Children = append(all.Children, Clause{Term: &IndexTerm{t.kinds, t.text}})
+			all.Children = append(all.Children, IndexClause{Term: &IndexTerm{t.kinds, t.text}})
 		}
 	}
 	if len(all.Children) == 0 {

@@ -31,8 +31,8 @@ func New(folders *folder.Folders, index Index) *Searcher {
 	return &Searcher{MaxScan: 5_000, folders: folders, index: index}
 }
 
-// ErrUnreadable is returned by a search that could not read all messages that it had to.
-var ErrUnreadable = errors.New("some messages could not be read")
+// ErrIncomplete is returned by a search that could not read all messages that it had to.
+var ErrIncomplete = errors.New("some messages could not be read")
 
 // maxLoggedUnreadable is how many unreadable messages of one search are logged.
 const maxLoggedUnreadable = 100
@@ -40,7 +40,7 @@ const maxLoggedUnreadable = 100
 // Search returns the ascending UIDs of the view's messages for which c holds. It examines only the
 // messages that the index names, if it can. It reads rows only if neither the view nor the index
 // decides, and bytes only if the rows don't. It stops when ctx ends. It leaves out unreadable
-// messages that may match, and then returns the other UIDs with ErrUnreadable.
+// messages that may match, and then returns the other UIDs with ErrIncomplete.
 //
 // Before it reads the first body it calls acquire, unless that is nil, with no transaction open.
 // After the last body it calls release. An error from acquire ends the search.
@@ -77,7 +77,7 @@ func (s *Searcher) Search(ctx context.Context, v *folder.View, c Criterion, acqu
 	}
 	slices.Sort(r.hits)
 	if r.unreadable > 0 {
-		return r.hits, ErrUnreadable
+		return r.hits, ErrIncomplete
 	}
 	return r.hits, nil
 }

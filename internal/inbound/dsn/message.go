@@ -23,7 +23,7 @@ const maxReturnedSize = 32 << 10
 
 // write stores the notification about a message. It omits the message if that is lost, damaged or
 // unreadable. out reports whether the notification goes to another host.
-func (s *Sender) write(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*inbound.OwnMessage, error) {
+func (s *Sender) write(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*inbound.ServiceMessage, error) {
 	n, err := s.writeOnce(ctx, m, all, out)
 	if m.Blob != 0 && blob.IsLost(err) {
 		s.Log.Error("a message is lost or damaged", "message", m.ID, "error", err)
@@ -33,7 +33,7 @@ func (s *Sender) write(ctx context.Context, m *outbound.SubmissionInfo, all []qu
 	return n, err
 }
 
-func (s *Sender) writeOnce(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*inbound.OwnMessage, error) {
+func (s *Sender) writeOnce(ctx context.Context, m *outbound.SubmissionInfo, all []queue.Notice, out bool) (*inbound.ServiceMessage, error) {
 	to, err := address.Parse(m.Sender)
 	if err != nil {
 		return nil, err
