@@ -260,7 +260,7 @@ func (m *Mailboxes) notifyRevoked(id db.ID) {
 }
 
 // Invalidate drops the cached data of a mailbox. The server calls it when another node woke
-// notify.Mailbox or notify.Credential.
+// notify.MailboxSettings or notify.Credential.
 func (m *Mailboxes) Invalidate(id db.ID) {
 	m.Hasher.Forget(int64(id))
 	m.clearRouteCache()
