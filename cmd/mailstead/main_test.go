@@ -203,6 +203,7 @@ func TestWrongSettings(t *testing.T) {
 		{"--drain", nil, []string{"--drain", "0s"}},
 		{"--lease", nil, []string{"--lease", "1s"}},
 		{"--lease", nil, []string{"--lease", "1h"}},
+		{"--database-connections must be from 12", nil, []string{"--database-connections", "11"}},
 		{"--database-wait must be from 1s to 1m", nil, []string{"--database-wait", "100ms"}},
 		{"--resolver names the server of all names", nil, []string{"--resolver-for", ".=127.0.0.1:53"}},
 		{"--resolver-for names two servers of corp.test", nil, []string{"--resolver-for", "corp.test=127.0.0.1:53,Corp.Test.=127.0.0.2:53"}},

@@ -99,6 +99,9 @@ type Options struct {
 	// it fails with a fault.Unavailable; 0 means DefaultMaxWait. A write whose connection is
 	// lost during the commit waits as long again, to find out its outcome.
 	MaxWait time.Duration
+	// MaxConns is the maximum of connections to PostgreSQL, at least MinConns; 0 means 24, or 8 more
+	// than there are processors.
+	MaxConns int
 
 	// Exclusive is for a SQLite file that only this process uses. It turns the write-ahead log
 	// off, which some network file systems don't support.

@@ -34,6 +34,11 @@ type postgresEngine struct {
 const (
 	postgresBatchers = 4
 	postgresPoolSize = 16
+	// reservedConns is the number of connections outside the pool: those of batcherPool, the
+	// listening one, one that applies migrations, and one that finds out whether the server answers.
+	reservedConns = postgresBatchers + 4
+	// MinConns is the minimum of Options.MaxConns.
+	MinConns = reservedConns + 4
 	// maxTries is how often a transaction is tried when the database asks to
 	// repeat it (deadlock, serialization). The waits between add up to a second.
 	maxTries = 8
@@ -102,7 +107,9 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		return nil, explainConnectError(err)
 	}
 	batchers := cfg.Copy()
-	cfg.MaxConns = max(cfg.MaxConns, postgresPoolSize)
+	if cfg.MaxConns = max(cfg.MaxConns, postgresPoolSize); o.MaxConns > 0 {
+		cfg.MaxConns = int32(max(o.MaxConns, MinConns) - reservedConns)
+	}
 	batchers.MaxConns, batchers.MinConns, batchers.MinIdleConns = postgresBatchers+1, 0, 0
 	e.availability.config = cfg.ConnConfig.Copy()
 	if e.pool, err = pgxpool.NewWithConfig(ctx, cfg); err != nil {

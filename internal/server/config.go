@@ -19,6 +19,7 @@ import (
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/credential"
 	"github.com/mailstead/mailstead/internal/datadir"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailauth"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/route"
@@ -32,10 +33,11 @@ type Config struct {
 	Bind     string `help:"Address to listen on; 0.0.0.0 or :: for all." default:"::" placeholder:"ADDRESS"`
 	PortBase int    `help:"Added to every standard port (25, 53, 80, 143, 443, 465, 587, 993)." default:"0" placeholder:"N"`
 	Database string `help:"\"sqlite\" in the data folder, or a postgres:// URL." default:"sqlite" placeholder:"URL"`
-	// DatabaseWait has no effect with SQLite, which is always available.
-	DatabaseWait time.Duration `help:"How long requests and sessions wait for a PostgreSQL server that does not answer before they get a temporary error, from 1s to 1m. When it has been down for longer than that, they wait for a fifth of it." default:"10s" placeholder:"TIME"`
-	Blobs        string        `help:"Folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
-	TLS          string        `name:"tls" help:"\"acme\", \"self-signed\", or CERTIFICATE.pem,KEY.pem." default:"acme" placeholder:"KIND"`
+	// DatabaseConnections and DatabaseWait have no effect with SQLite, which is always available.
+	DatabaseConnections int           `help:"The most connections to PostgreSQL that this node opens, at least 12; by default 24, or 8 more than the machine has processors." default:"0" placeholder:"N"`
+	DatabaseWait        time.Duration `help:"How long requests and sessions wait for a PostgreSQL server that does not answer before they get a temporary error, from 1s to 1m. When it has been down for longer than that, they wait for a fifth of it." default:"10s" placeholder:"TIME"`
+	Blobs               string        `help:"Folder for large messages; by default \"blobs\" in the data folder." placeholder:"DIR"`
+	TLS                 string        `name:"tls" help:"\"acme\", \"self-signed\", or CERTIFICATE.pem,KEY.pem." default:"acme" placeholder:"KIND"`
 
 	ACMEDirectory string `name:"acme-directory" help:"Another ACME server than Let's Encrypt." placeholder:"URL"`
 	ACMERoots     string `name:"acme-roots" help:"PEM file of certificates to trust when talking to that server." placeholder:"FILE"`
@@ -258,12 +260,18 @@ func (c *Config) checkPostmaster() error {
 	return nil
 }
 
-const maxLease = 5 * time.Minute
+const (
+	maxLease               = 5 * time.Minute
+	maxDatabaseConnections = 10_000
+)
 
 // checkNode checks the settings of this node.
 func (c *Config) checkNode() (err error) {
 	if c.DatabaseWait < time.Second || c.DatabaseWait > time.Minute {
 		return errors.New("--database-wait must be from 1s to 1m")
+	}
+	if c.DatabaseConnections != 0 && (c.DatabaseConnections < db.MinConns || c.DatabaseConnections > maxDatabaseConnections) {
+		return fmt.Errorf("--database-connections must be from %d to %d, or 0 for the default", db.MinConns, maxDatabaseConnections)
 	}
 	if c.Drain <= 0 {
 		return errors.New("--drain must be a time such as 30s")

@@ -77,7 +77,7 @@ func AwaitBlocked(ctx context.Context, d *db.DB, tx *db.Tx, like string) error {
 func Open(t testing.TB, u string) *db.DB {
 	t.Helper()
 	d, err := db.Open(t.Context(), db.Options{
-		URL:   u,
+		URL: u, MaxConns: db.MinConns, // the server starts a process for each
 		Fatal: func(err error) { panic(fmt.Sprintf("fatal: %v", err)) },
 	})
 	if err != nil {

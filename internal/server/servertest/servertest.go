@@ -23,6 +23,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/credential/credentialtest"
 
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/mailauth/mailauthtest"
 	"github.com/mailstead/mailstead/internal/server"
@@ -102,6 +103,7 @@ func Start(t testing.TB, options ...Option) *Server {
 	t.Helper()
 	c := server.DevConfig(t.TempDir())
 	c.PortBase, c.FirstDomainCheck = server.AnyPort, 0 // a domain stays pending until a test checks it
+	c.DatabaseConnections = db.MinConns                // PostgreSQL starts a process for each
 	c.PasswordCost, c.GenerateKey = credentialtest.Cost, mailauthtest.GenerateKey
 	for _, o := range options {
 		o(&c)
