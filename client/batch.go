@@ -31,7 +31,7 @@ type BatchAccepted struct {
 
 // BatchItem is the result for one message of a batch: one of the two is nil.
 type BatchItem struct {
-	Accepted *Accepted
+	Accepted *AcceptedMessage
 	Problem  *Problem // why it was rejected; field names are relative to the message
 }
 

@@ -96,16 +96,16 @@ func (c *Client) once(whole context.Context, in call) (*answer, error) {
 	}
 	to, err := c.url(in)
 	if err != nil {
-		return nil, final{err}
+		return nil, finalError{err}
 	}
 	content, err := in.body.open()
 	if err != nil {
-		return nil, final{err}
+		return nil, finalError{err}
 	}
 	defer content.end(whole)
 	r, err := http.NewRequestWithContext(ctx, in.method, to, content.reader())
 	if err != nil {
-		return nil, final{fmt.Errorf("mailstead: %w", err)}
+		return nil, finalError{fmt.Errorf("mailstead: %w", err)}
 	}
 	r.Header.Set("Authorization", "Bearer "+c.key)
 	r.Header.Set("User-Agent", c.agent)
@@ -124,10 +124,10 @@ func (c *Client) once(whole context.Context, in call) (*answer, error) {
 		if err == nil {
 			_ = resp.Body.Close()
 		}
-		err = final{source}
+		err = finalError{source}
 	}
 	if err != nil {
-		return nil, fmt.Errorf("mailstead: %s %s: %w", in.method, in.path, plain(err))
+		return nil, fmt.Errorf("mailstead: %s %s: %w", in.method, in.path, withoutURL(err))
 	}
 	defer resp.Body.Close() //nolint:errcheck // only read
 	a, err := c.read(resp, in)
@@ -140,8 +140,8 @@ func (c *Client) once(whole context.Context, in call) (*answer, error) {
 	return a, nil
 }
 
-// plain returns an error of net/http without the URL, which is redundant.
-func plain(err error) error {
+// withoutURL returns an error of net/http without the URL, which is redundant.
+func withoutURL(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
 		return u.Err
@@ -154,14 +154,14 @@ func (c *Client) read(resp *http.Response, in call) (*answer, error) {
 	if in.into != nil && resp.StatusCode == http.StatusOK {
 		n, err := io.Copy(in.into, resp.Body)
 		if err != nil && n > 0 {
-			err = final{err} // written data can't be taken back
+			err = finalError{err} // written data can't be taken back
 		}
 		return a, err
 	}
 	var err error
 	a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err == nil && len(a.body) > maxAnswer {
-		err = final{fmt.Errorf("it has more than %d bytes", maxAnswer)}
+		err = finalError{fmt.Errorf("it has more than %d bytes", maxAnswer)}
 	}
 	return a, err
 }

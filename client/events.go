@@ -59,7 +59,7 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 	return walk(func(p Paging) (*Page[Event], error) { return c.ListEvents(ctx, f, p) })
 }
 
-// Decode decodes the event's data into v: a pointer to [StatusData], [BounceData], [ComplaintData],
+// Decode decodes the event's data into v: a pointer to [DeliveryStatusData], [BounceData], [ComplaintData],
 // [DomainVerifiedData], [MailboxCreatedData], [MigrationData], or a type of your own.
 func (e Event) Decode(v any) error { return json.Unmarshal(e.Data, v) }
 
@@ -73,8 +73,8 @@ type MessageData struct {
 	Sequence  int             `json:"sequence"` // increases by one with each event of a delivery
 }
 
-// StatusData is the data of an event delivery_status.
-type StatusData struct {
+// DeliveryStatusData is the data of an event delivery_status.
+type DeliveryStatusData struct {
 	MessageData
 	Status        State      `json:"status"`
 	Attempts      int        `json:"attempts"`
@@ -122,8 +122,8 @@ type MailboxCreatedData struct {
 	DisplayName string `json:"display_name"`
 }
 
-// LimitData is the data of an event rate_limit_warning.
-type LimitData struct {
+// RateLimitWarningData is the data of an event rate_limit_warning.
+type RateLimitWarningData struct {
 	Name     string    `json:"name"`   // sends_per_hour, sends_per_day or recipients_per_day
 	Window   string    `json:"window"` // hour or day
 	Limit    int64     `json:"limit"`

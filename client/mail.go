@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// Person is an entry in an address field.
-type Person struct {
+// Address is an entry in an address field.
+type Address struct {
 	Name  string `json:"name"`
 	Email string `json:"email"`
 }
@@ -54,9 +54,9 @@ type CheckResults struct {
 // MessageSummary is the part of a message that lists return.
 type MessageSummary struct {
 	MessageID string     `json:"message_id"` // header field; "" if it has none
-	From      []Person   `json:"from"`       // at most 50 of each
-	To        []Person   `json:"to"`
-	Cc        []Person   `json:"cc"`
+	From      []Address  `json:"from"`       // at most 50 of each
+	To        []Address  `json:"to"`
+	Cc        []Address  `json:"cc"`
 	Subject   string     `json:"subject"`
 	Date      *time.Time `json:"date"` // from the header; nil if it can't be parsed
 }
@@ -64,9 +64,9 @@ type MessageSummary struct {
 // MessageContent is the content of a message. Each Truncated reports whether there is more than is
 // returned.
 type MessageContent struct {
-	ReplyTo    []Person `json:"reply_to"`
-	InReplyTo  string   `json:"in_reply_to"` // "" if it is no reply
-	References []string `json:"references"`  // nearest last
+	ReplyTo    []Address `json:"reply_to"`
+	InReplyTo  string    `json:"in_reply_to"` // "" if it is no reply
+	References []string  `json:"references"`  // nearest last
 
 	Headers          []HeaderField `json:"headers"` // in order
 	HeadersTruncated bool          `json:"headers_truncated"`

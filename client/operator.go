@@ -112,8 +112,8 @@ func (f QueueFilter) query() url.Values {
 
 func seconds(d time.Duration) int64 { return int64(d / time.Second) }
 
-// QueueOrder is a command for deliveries.
-type QueueOrder struct {
+// QueueRequest is a command for deliveries.
+type QueueRequest struct {
 	QueueFilter
 	All    bool   // all deliveries; required if the filter is empty
 	DryRun bool   // only count
@@ -175,8 +175,8 @@ func (c *Client) ListQueueHolds(ctx context.Context) ([]QueueHold, error) {
 	return out.Data, nil
 }
 
-// chosenQueue is a filter in the form of the requests.
-type chosenQueue struct {
+// queueRequestBody is a filter in the form of the requests.
+type queueRequestBody struct {
 	QueueFilter
 	OlderThan int64  `json:"older_than,omitempty"`
 	All       bool   `json:"all,omitempty"`
@@ -184,43 +184,43 @@ type chosenQueue struct {
 	After     string `json:"after,omitempty"`
 }
 
-func (o QueueOrder) chosen() chosenQueue {
-	return chosenQueue{o.QueueFilter, seconds(o.OlderThan), o.All, o.DryRun, o.After}
+func (o QueueRequest) requestBody() queueRequestBody {
+	return queueRequestBody{o.QueueFilter, seconds(o.OlderThan), o.All, o.DryRun, o.After}
 }
 
 // RetryQueue makes waiting deliveries due now. Each call processes a part: repeat it while the
 // result has More.
-func (c *Client) RetryQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
-	return post[QueueResult](ctx, c, "/operator/queue/retry", "", o.chosen(), true)
+func (c *Client) RetryQueue(ctx context.Context, o QueueRequest) (*QueueResult, error) {
+	return post[QueueResult](ctx, c, "/operator/queue/retry", "", o.requestBody(), true)
 }
 
 // HoldQueue holds the selected deliveries until they are released. Each call processes a part:
 // repeat it while the result has More.
-func (c *Client) HoldQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
+func (c *Client) HoldQueue(ctx context.Context, o QueueRequest) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/hold", "", struct {
-		chosenQueue
+		queueRequestBody
 		Reason string `json:"reason,omitempty"`
 		Once   bool   `json:"once,omitempty"`
-	}{o.chosen(), o.Reason, o.Once}, true)
+	}{o.requestBody(), o.Reason, o.Once}, true)
 }
 
 // ReleaseQueue releases holds. Each call processes a part: repeat it while the result has More.
-func (c *Client) ReleaseQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
+func (c *Client) ReleaseQueue(ctx context.Context, o QueueRequest) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/release", "", struct {
-		chosenQueue
+		queueRequestBody
 		Once bool `json:"once,omitempty"`
-	}{o.chosen(), o.Once}, true)
+	}{o.requestBody(), o.Once}, true)
 }
 
 // DropQueue ends the selected deliveries as failed. Each call processes a part: repeat it while the
 // result has More. Deliveries counted in Leased are held; drop them again.
-func (c *Client) DropQueue(ctx context.Context, o QueueOrder) (*QueueResult, error) {
+func (c *Client) DropQueue(ctx context.Context, o QueueRequest) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/drop", "", struct {
-		chosenQueue
+		queueRequestBody
 		Reason string `json:"reason,omitempty"`
 		Silent bool   `json:"silent,omitempty"`
 		Wait   int64  `json:"wait,omitempty"`
-	}{o.chosen(), o.Reason, o.Silent, seconds(o.Wait)}, true)
+	}{o.requestBody(), o.Reason, o.Silent, seconds(o.Wait)}, true)
 }
 
 // OperatorDomain is a domain, for operators.

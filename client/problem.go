@@ -22,7 +22,7 @@ type Problem struct {
 	Errors    []FieldError `json:"errors"`     // with status 422: all invalid fields
 	RequestID string       `json:"request_id"` // quote it in support requests
 
-	Import *ImportedMail `json:"import"` // for mail imports: what was imported
+	Import *MailImportResult `json:"import"` // for mail imports: what was imported
 
 	// RetryAfter is how long to wait before the next attempt, if the service says so.
 	RetryAfter time.Duration `json:"-"`

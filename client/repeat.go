@@ -21,10 +21,10 @@ const (
 	patience = time.Minute
 )
 
-// final is an error that ends the attempts.
-type final struct{ error }
+// finalError is an error that ends the attempts.
+type finalError struct{ error }
 
-func (f final) Unwrap() error { return f.error }
+func (f finalError) Unwrap() error { return f.error }
 
 // repeat makes a call until it succeeds, or until another attempt would be unsafe or useless.
 func (c *Client) repeat(ctx context.Context, in call) (*answer, error) {
@@ -40,8 +40,8 @@ func (c *Client) repeat(ctx context.Context, in call) (*answer, error) {
 		if attempt >= c.attempts || ctx.Err() != nil || !repeatable(in, err) || !in.body.repeatable() {
 			return nil, err
 		}
-		unsure = unsure || !refused(err)
-		wait, ok := pause(attempt, err)
+		unsure = unsure || !notCarriedOut(err)
+		wait, ok := retryWait(attempt, err)
 		if end, bounded := ctx.Deadline(); !ok || bounded && time.Until(end) < wait {
 			return nil, err
 		}
@@ -53,12 +53,12 @@ func (c *Client) repeat(ctx context.Context, in call) (*answer, error) {
 
 // repeatable reports whether a call may be repeated after an error.
 func repeatable(in call, err error) bool {
-	var f final
+	var f finalError
 	var cert *tls.CertificateVerificationError
 	if errors.As(err, &f) || errors.As(err, &cert) {
 		return false
 	}
-	if refused(err) {
+	if notCarriedOut(err) {
 		return true
 	}
 	harmless := in.again || in.key != ""
@@ -79,14 +79,14 @@ func repeatable(in call, err error) bool {
 	return false
 }
 
-// refused reports whether a call was certainly not carried out, but may succeed later.
-func refused(err error) bool {
+// notCarriedOut reports whether a call was certainly not carried out, but may succeed later.
+func notCarriedOut(err error) bool {
 	var op *net.OpError
 	return errors.Is(err, ErrRateLimited) || errors.As(err, &op) && op.Op == "dial"
 }
 
-// pause returns the wait before the next attempt; false if it is too long.
-func pause(attempt int, err error) (time.Duration, bool) {
+// retryWait returns the wait before the next attempt; false if it is too long.
+func retryWait(attempt int, err error) (time.Duration, bool) {
 	most := min(firstWait<<min(attempt-1, 10), mostWait)
 	// Clients disconnected at the same time must not all return at the same time.
 	wait := most/2 + rand.N(most/2)

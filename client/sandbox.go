@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Simulation is a simulated message from outside, for the sandbox of mailstead dev: either Raw, or
+// SimulatedMessage is a simulated message from outside, for the sandbox of mailstead dev: either Raw, or
 // the fields after it.
-type Simulation struct {
+type SimulatedMessage struct {
 	MailFrom *string  `json:"mail_from,omitempty"` // the author if nil; "" is the null sender
 	RcptTo   []string `json:"rcpt_to,omitempty"`   // recipients of the header if empty
 	Raw      []byte   `json:"raw,omitempty"`       // the whole message
@@ -32,8 +32,8 @@ type Simulation struct {
 	CheckResults *CheckResults `json:"check_results,omitempty"` // simulated verification results
 }
 
-// Simulated is the result of the simulated SMTP transaction.
-type Simulated struct {
+// SimulationResult is the result of the simulated SMTP transaction.
+type SimulationResult struct {
 	Accepted     bool                 `json:"accepted"` // for at least one recipient
 	SMTPCode     int                  `json:"smtp_code"`
 	EnhancedCode string               `json:"enhanced_code"`
@@ -53,18 +53,18 @@ type SimulatedRecipient struct {
 
 // SimulateInbound makes the sandbox receive a message as if over SMTP. A rejection is not an error
 // but in the response.
-func (c *Client) SimulateInbound(ctx context.Context, s *Simulation) (*Simulated, error) {
+func (c *Client) SimulateInbound(ctx context.Context, s *SimulatedMessage) (*SimulationResult, error) {
 	var w writer
 	w.message(s, s.Attachments)
 	b, err := w.body()
 	if err != nil {
 		return nil, err
 	}
-	return do[Simulated](ctx, c, call{method: http.MethodPost, path: "/sandbox/inbound", body: b})
+	return do[SimulationResult](ctx, c, call{method: http.MethodPost, path: "/sandbox/inbound", body: b})
 }
 
-// Captured is an outgoing message captured by the sandbox.
-type Captured struct {
+// CapturedMessage is an outgoing message captured by the sandbox.
+type CapturedMessage struct {
 	ID         string    `json:"id"`
 	OutboundID string    `json:"outbound_id"` // sent message
 	Envelope   Envelope  `json:"envelope"`
@@ -77,18 +77,18 @@ type Captured struct {
 
 // ListOutbox returns a page of the outgoing messages captured by the sandbox, newest first, without
 // content.
-func (c *Client) ListOutbox(ctx context.Context, p Paging) (*Page[Captured], error) {
-	return list[Captured](ctx, c, "/sandbox/outbox", nil, p)
+func (c *Client) ListOutbox(ctx context.Context, p Paging) (*Page[CapturedMessage], error) {
+	return list[CapturedMessage](ctx, c, "/sandbox/outbox", nil, p)
 }
 
 // Outbox iterates over all captured messages, newest first. It stops after an error.
-func (c *Client) Outbox(ctx context.Context) iter.Seq2[Captured, error] {
-	return walk(func(p Paging) (*Page[Captured], error) { return c.ListOutbox(ctx, p) })
+func (c *Client) Outbox(ctx context.Context) iter.Seq2[CapturedMessage, error] {
+	return walk(func(p Paging) (*Page[CapturedMessage], error) { return c.ListOutbox(ctx, p) })
 }
 
 // GetOutbox returns a captured message.
-func (c *Client) GetOutbox(ctx context.Context, id string) (*Captured, error) {
-	return do[Captured](ctx, c, call{method: http.MethodGet, path: "/sandbox/outbox/{id}", id: id})
+func (c *Client) GetOutbox(ctx context.Context, id string) (*CapturedMessage, error) {
+	return do[CapturedMessage](ctx, c, call{method: http.MethodGet, path: "/sandbox/outbox/{id}", id: id})
 }
 
 // GetOutboxRaw writes the bytes of a captured message. After an error they are incomplete.

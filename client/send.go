@@ -89,8 +89,8 @@ type Unsubscribe struct {
 	Mailto string `json:"mailto,omitempty"` // additional address or mailto URI; by default the service's own with a hosted link
 }
 
-// Accepted is the response to a send: the message is stored safely.
-type Accepted struct {
+// AcceptedMessage is the response to a send: the message is stored safely.
+type AcceptedMessage struct {
 	ID         string              `json:"id"`
 	Status     State               `json:"status"`
 	MessageID  string              `json:"message_id"` // header field, with angle brackets
@@ -115,19 +115,19 @@ type AcceptedRecipient struct {
 
 // Send sends a message. It reads attachments during the call. A repeated request reads them again
 // from their initial position.
-func (c *Client) Send(ctx context.Context, s *Send) (*Accepted, error) {
+func (c *Client) Send(ctx context.Context, s *Send) (*AcceptedMessage, error) {
 	var w writer
 	w.message(s, s.Attachments)
 	b, err := w.body()
 	if err != nil {
 		return nil, err
 	}
-	return c.accept(ctx, "/outbound/send", s.IdempotencyKey, b)
+	return c.submit(ctx, "/outbound/send", s.IdempotencyKey, b)
 }
 
-// accept makes a call that accepts one message.
-func (c *Client) accept(ctx context.Context, path, key string, b *body) (*Accepted, error) {
-	out, header, err := exchange[Accepted](ctx, c, call{method: http.MethodPost, path: path, body: b, key: keyOr(key)})
+// submit makes a call that accepts one message.
+func (c *Client) submit(ctx context.Context, path, key string, b *body) (*AcceptedMessage, error) {
+	out, header, err := exchange[AcceptedMessage](ctx, c, call{method: http.MethodPost, path: path, body: b, key: keyOr(key)})
 	if err != nil {
 		return nil, err
 	}

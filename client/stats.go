@@ -28,18 +28,18 @@ type Stats struct {
 	By     string        `json:"by"`
 	From   time.Time     `json:"from"` // start of the first period
 	To     time.Time     `json:"to"`   // end of the last period
-	Totals Figures       `json:"totals"`
+	Totals StatsCounts   `json:"totals"`
 	Data   []StatsPeriod `json:"data"` // oldest first, without gaps
 }
 
 // StatsPeriod is an hour or a day (UTC).
 type StatsPeriod struct {
 	Period time.Time `json:"period"` // start of the period
-	Figures
+	StatsCounts
 }
 
-// Figures are counts of events. All except Messages and Inbound count recipients.
-type Figures struct {
+// StatsCounts are counts of events. All except Messages and Inbound count recipients.
+type StatsCounts struct {
 	Messages      int64    `json:"messages"` // accepted messages
 	Accepted      int64    `json:"accepted"` // their recipients
 	Delivered     int64    `json:"delivered"`

@@ -73,7 +73,7 @@ func (s *stream) follow(ctx context.Context, tell func(data []byte) (more bool, 
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		wait, ok := pause(attempt, err)
+		wait, ok := retryWait(attempt, err)
 		if !ok || !repeatable(s.call, err) {
 			return err
 		}
@@ -121,14 +121,14 @@ func (s *stream) read(ctx context.Context, tell func(data []byte) (more bool, er
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return final{fmt.Errorf("mailstead: an event has more than %d bytes", maxLine)}
+		return finalError{fmt.Errorf("mailstead: an event has more than %d bytes", maxLine)}
 	}
 	return errBroken
 }
 
 func decode(data []byte, into any) error {
 	if err := json.Unmarshal(data, into); err != nil {
-		return final{fmt.Errorf("mailstead: an event can't be read: %w", err)}
+		return finalError{fmt.Errorf("mailstead: an event can't be read: %w", err)}
 	}
 	return nil
 }
@@ -145,18 +145,18 @@ func (s *stream) open(ctx context.Context) (*http.Response, error) {
 func (c *Client) open(ctx context.Context, in call, header http.Header) (*http.Response, error) {
 	to, err := c.url(in)
 	if err != nil {
-		return nil, final{err}
+		return nil, finalError{err}
 	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, to, nil)
 	if err != nil {
-		return nil, final{fmt.Errorf("mailstead: %w", err)}
+		return nil, finalError{fmt.Errorf("mailstead: %w", err)}
 	}
 	r.Header = header
 	r.Header.Set("Authorization", "Bearer "+c.key)
 	r.Header.Set("User-Agent", c.agent)
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return nil, fmt.Errorf("mailstead: %s %s: %w", in.method, in.path, plain(err))
+		return nil, fmt.Errorf("mailstead: %s %s: %w", in.method, in.path, withoutURL(err))
 	}
 	if resp.StatusCode == http.StatusOK {
 		return resp, nil

@@ -94,8 +94,8 @@ func (c *Client) DeleteSuppression(ctx context.Context, idOrAddress string) erro
 	return c.run(ctx, call{method: http.MethodDelete, path: "/suppressions/{id}", id: idOrAddress})
 }
 
-// Imported is the result of an import.
-type Imported struct {
+// SuppressionImport is the result of an import.
+type SuppressionImport struct {
 	Added    int         `json:"added"`    // new entries
 	Existing int         `json:"existing"` // existing entries
 	Rejected int         `json:"rejected"`
@@ -112,14 +112,14 @@ type LineError struct {
 // ImportSuppressions adds the addresses in a CSV file of at most 16 MiB, such as an export from
 // this or another service. Rows without a reason get the given one; "" means Manual. A file that
 // can seek is read again if the request must be repeated.
-func (c *Client) ImportSuppressions(ctx context.Context, file io.Reader, reason Reason) (*Imported, error) {
+func (c *Client) ImportSuppressions(ctx context.Context, file io.Reader, reason Reason) (*SuppressionImport, error) {
 	from, err := (&Attachment{Content: file}).source()
 	if err != nil {
 		return nil, err
 	}
 	q := url.Values{}
 	set(q, "reason", string(reason))
-	return do[Imported](ctx, c, call{
+	return do[SuppressionImport](ctx, c, call{
 		method: http.MethodPost, path: "/suppressions/import", query: q, again: true,
 		body: &body{media: "text/csv; charset=utf-8", size: -1, parts: []part{{file: from, plain: true}}},
 	})

@@ -65,8 +65,8 @@ type TemplateChange struct {
 	Publish   *bool               `json:"publish,omitempty"` // false keeps a new version a draft
 }
 
-// Rendered is the result of rendering a template.
-type Rendered struct {
+// RenderedTemplate is the result of rendering a template.
+type RenderedTemplate struct {
 	Subject string   `json:"subject"`
 	HTML    string   `json:"html"`
 	Text    string   `json:"text"`
@@ -141,8 +141,8 @@ func (c *Client) PublishTemplate(ctx context.Context, id string, version int) (*
 
 // RenderTemplate renders a version (0: the newest) with variables, which must encode to a JSON
 // object. It sends nothing.
-func (c *Client) RenderTemplate(ctx context.Context, id string, version int, variables any) (*Rendered, error) {
-	return post[Rendered](ctx, c, "/templates/{id}/render", id, struct {
+func (c *Client) RenderTemplate(ctx context.Context, id string, version int, variables any) (*RenderedTemplate, error) {
+	return post[RenderedTemplate](ctx, c, "/templates/{id}/render", id, struct {
 		Variables any `json:"variables,omitempty"`
 		Version   int `json:"version,omitempty"`
 	}{variables, version}, true)
@@ -172,12 +172,12 @@ type TemplateSend struct {
 
 // SendTemplate sends a message with a template's text. Attachments and the idempotency key work as
 // in Send.
-func (c *Client) SendTemplate(ctx context.Context, s *TemplateSend) (*Accepted, error) {
+func (c *Client) SendTemplate(ctx context.Context, s *TemplateSend) (*AcceptedMessage, error) {
 	var w writer
 	w.message(s, s.Attachments)
 	b, err := w.body()
 	if err != nil {
 		return nil, err
 	}
-	return c.accept(ctx, "/outbound/send-template", s.IdempotencyKey, b)
+	return c.submit(ctx, "/outbound/send-template", s.IdempotencyKey, b)
 }

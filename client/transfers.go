@@ -11,17 +11,17 @@ import (
 	"net/url"
 )
 
-// MailImport are the options of a mail import; the zero value detects the type, and uses the file's
+// MailImportOptions are the options of a mail import; the zero value detects the type, and uses the file's
 // own folders.
-type MailImport struct {
+type MailImportOptions struct {
 	Type    string // application/mbox, message/rfc822, application/x-tar or application/gzip; "" to detect it
 	Folder  string // target for messages in the inbox or without a folder; other folders become its subfolders
 	All     bool   // also import messages that already exist
 	Quoting string // for an mbox: mboxrd, mboxo or mboxcl2; "" to detect it
 }
 
-// ImportedMail is the result of a mail import.
-type ImportedMail struct {
+// MailImportResult is the result of a mail import.
+type MailImportResult struct {
 	Imported int64           `json:"imported"`
 	Skipped  int64           `json:"skipped"` // already there, or marked as deleted
 	Failed   int64           `json:"failed"`
@@ -39,7 +39,7 @@ type ImportFailure struct {
 // compressed with gzip. The file may have any length: it is sent as it is read, without the limit
 // of [WithTimeout]. If the import breaks off, a *[Problem] has the result so far in Import; a
 // repeated import skips the imported messages. A file that can seek is resent automatically.
-func (c *Client) ImportMailbox(ctx context.Context, id string, file io.Reader, o MailImport) (*ImportedMail, error) {
+func (c *Client) ImportMailbox(ctx context.Context, id string, file io.Reader, o MailImportOptions) (*MailImportResult, error) {
 	from, err := (&Attachment{Content: file}).source()
 	if err != nil {
 		return nil, err
@@ -54,46 +54,46 @@ func (c *Client) ImportMailbox(ctx context.Context, id string, file io.Reader, o
 	if media == "" {
 		media = "application/octet-stream"
 	}
-	return do[ImportedMail](ctx, c, call{
+	return do[MailImportResult](ctx, c, call{
 		method: http.MethodPost, path: "/mailboxes/{id}/import", id: id, query: q, again: true, long: true,
 		body: &body{media: media, size: -1, parts: []part{{file: from, plain: true}}},
 	})
 }
 
-// MailExport are the options of a mail export; the zero value exports the whole mailbox as an mbox.
-type MailExport struct {
+// MailExportOptions are the options of a mail export; the zero value exports the whole mailbox as an mbox.
+type MailExportOptions struct {
 	Format string // mbox, or maildir for a tar of Maildirs; "" is mbox
 	Folder string // only this folder
 }
 
-// MissingError ends an export that is complete except for some messages that the service can't
+// MissingMessagesError ends an export that is complete except for some messages that the service can't
 // read.
-type MissingError struct{ Text string }
+type MissingMessagesError struct{ Text string }
 
 // Error returns their number, and the ids of the first.
-func (e *MissingError) Error() string { return "mailstead: " + e.Text }
+func (e *MissingMessagesError) Error() string { return "mailstead: " + e.Text }
 
-// exported is the stream of an export.
-type exported struct{ *http.Response }
+// exportStream is the stream of an export.
+type exportStream struct{ *http.Response }
 
 // Read implements io.Reader.
-func (e exported) Read(p []byte) (int, error) {
+func (e exportStream) Read(p []byte) (int, error) {
 	n, err := e.Body.Read(p)
 	if errors.Is(err, io.EOF) {
 		if text := e.Trailer.Get("Mailstead-Missing"); text != "" {
-			err = &MissingError{text}
+			err = &MissingMessagesError{text}
 		}
 	}
 	return n, err
 }
 
 // Close implements io.Closer.
-func (e exported) Close() error { return e.Body.Close() }
+func (e exportStream) Close() error { return e.Body.Close() }
 
 // ExportMailbox exports a mailbox as a stream, which the caller must close. It is complete only if
-// it ends with io.EOF; with a [*MissingError], it is complete except for some messages. The limit
+// it ends with io.EOF; with a [*MissingMessagesError], it is complete except for some messages. The limit
 // of [WithTimeout] doesn't apply.
-func (c *Client) ExportMailbox(ctx context.Context, id string, o MailExport) (io.ReadCloser, error) {
+func (c *Client) ExportMailbox(ctx context.Context, id string, o MailExportOptions) (io.ReadCloser, error) {
 	q := url.Values{}
 	set(q, "format", o.Format)
 	set(q, "folder", o.Folder)
@@ -101,9 +101,9 @@ func (c *Client) ExportMailbox(ctx context.Context, id string, o MailExport) (io
 	for attempt := 1; ; attempt++ {
 		resp, err := c.open(ctx, in, http.Header{"Accept": {"application/mbox, application/x-tar, application/problem+json;q=0.9"}, "Te": {"trailers"}}) //nolint:bodyclose // the caller does
 		if err == nil {
-			return exported{resp}, nil
+			return exportStream{resp}, nil
 		}
-		wait, ok := pause(attempt, err)
+		wait, ok := retryWait(attempt, err)
 		if attempt >= c.attempts || !ok || ctx.Err() != nil || !repeatable(in, err) {
 			return nil, err
 		}

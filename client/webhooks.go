@@ -88,8 +88,8 @@ type WebhookAttempt struct {
 	NextAttemptAt  *time.Time        `json:"next_attempt_at"` // as planned at that time
 }
 
-// Replayed is the result of a replay.
-type Replayed struct {
+// WebhookReplay is the result of a replay.
+type WebhookReplay struct {
 	Deliveries int       `json:"deliveries"` // deliveries made pending
 	Through    time.Time `json:"through"`    // time of the last event examined
 	HasMore    bool      `json:"has_more"`   // there are later ones: replay again since Through
@@ -175,10 +175,10 @@ func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhook, delivery
 
 // ReplayWebhook sends the events since a time again, those that match the webhook's current
 // settings; with missing, only those not delivered yet.
-func (c *Client) ReplayWebhook(ctx context.Context, id string, since time.Time, missing bool) (*Replayed, error) {
+func (c *Client) ReplayWebhook(ctx context.Context, id string, since time.Time, missing bool) (*WebhookReplay, error) {
 	q := url.Values{"since": {since.UTC().Format(time.RFC3339Nano)}}
 	if missing {
 		q.Set("missing", "true")
 	}
-	return do[Replayed](ctx, c, call{method: http.MethodPost, path: "/webhooks/{id}/replay", id: id, query: q})
+	return do[WebhookReplay](ctx, c, call{method: http.MethodPost, path: "/webhooks/{id}/replay", id: id, query: q})
 }

@@ -110,7 +110,7 @@ type accountLimits struct {
 }
 
 func (c *accountLimits) Run() error {
-	set, err := c.set()
+	set, err := c.parse()
 	if err != nil {
 		return err
 	}
@@ -143,8 +143,8 @@ func (c *accountLimits) Run() error {
 	})
 }
 
-// set parses the given limits.
-func (c *accountLimits) set() (quota.AccountLimits, error) {
+// parse parses the given limits.
+func (c *accountLimits) parse() (quota.AccountLimits, error) {
 	set := quota.Uniform(quota.Unchanged)
 	given := []string{c.RequestsPerSecond, c.Burst, c.SendsPerHour, c.SendsPerDay, c.RecipientsPerDay, c.StorageMB}
 	for i, name := range quota.Names() {

@@ -49,7 +49,7 @@ func (c *exportCommand) export(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	out, err := api.ExportMailbox(ctx, box, client.MailExport{Format: c.Format, Folder: c.Folder})
+	out, err := api.ExportMailbox(ctx, box, client.MailExportOptions{Format: c.Format, Folder: c.Folder})
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *exportCommand) export(ctx context.Context) error {
 // exportReader reads an export that may lack messages. It reports them after all data.
 type exportReader struct {
 	io.Reader
-	missing *client.MissingError
+	missing *client.MissingMessagesError
 }
 
 // Read implements io.Reader.

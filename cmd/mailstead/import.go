@@ -48,7 +48,7 @@ func (c *importCommand) importPath(ctx context.Context, api *client.Client, box,
 	}
 	defer in.Close() //nolint:errcheck // only read
 	m.expect(total)
-	done, err := api.ImportMailbox(ctx, box, in, client.MailImport{Folder: c.Folder, All: c.All, Quoting: c.Quoting})
+	done, err := api.ImportMailbox(ctx, box, in, client.MailImportOptions{Folder: c.Folder, All: c.All, Quoting: c.Quoting})
 	m.end()
 	var p *client.Problem
 	if errors.As(err, &p) && p.Import != nil {

@@ -28,10 +28,10 @@ const (
 // doubling costs a quarter of the time.
 const gcHeadroom = 64 << 20
 
-// releaseMemory releases memory when load drops: that of the start, such as the schema migrations'
+// releaseMemoryWhenIdle releases memory when load drops: that of the start, such as the schema migrations'
 // buffers, and later that of a burst or an import. On its own, the runtime would keep it for
 // minutes, and SQLite forever. Under load it allows a larger heap.
-func releaseMemory(ctx context.Context, s *server.Server) {
+func releaseMemoryWhenIdle(ctx context.Context, s *server.Server) {
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()
 	last, collector := allocatedBytes(), gcTuner{percent: defaultGCPercent, fixed: os.Getenv("GOGC") != ""}

@@ -57,7 +57,7 @@ func (c *filterFlags) filter(ctx context.Context, d *server.AdminTools) (f admin
 		}
 		f.Account = acc.ID
 	}
-	return f, f.Check()
+	return f, f.Normalize()
 }
 
 func parseMessageID(text string) (db.ID, error) {
@@ -87,7 +87,7 @@ func (c *bulkFlags) execute(past string, or admin.Command, which operatorFunc, b
 			return err
 		}
 		or.All, or.DryRun = c.All, c.DryRun
-		if err := or.Check(); err != nil {
+		if err := or.Normalize(); err != nil {
 			return err
 		}
 		if before != nil && !or.DryRun {

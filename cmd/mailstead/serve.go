@@ -55,7 +55,7 @@ func startServer(c *server.Config) (*runningServer, error) {
 		}
 		return nil, err
 	}
-	go releaseMemory(stop, s)
+	go releaseMemoryWhenIdle(stop, s)
 	return &runningServer{Server: s, stop: stop}, nil
 }
 

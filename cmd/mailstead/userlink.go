@@ -38,7 +38,7 @@ func (c *userLink) Run() error {
 	return c.withAdminTools(func(ctx context.Context, d *server.AdminTools) error {
 		who, err := d.Users.ByEmail(ctx, c.Email)
 		if err == nil && c.Account == "" && !c.Operator {
-			token, err := c.reset(ctx, d, who)
+			token, err := c.createResetLink(ctx, d, who)
 			if err != nil {
 				return err
 			}
@@ -66,8 +66,8 @@ func (c *userLink) Run() error {
 	})
 }
 
-// reset creates a password reset link. The audit log of the user's first account records it.
-func (c *userLink) reset(ctx context.Context, d *server.AdminTools, who user.User) (token string, err error) {
+// createResetLink creates a password reset link. The audit log of the user's first account records it.
+func (c *userLink) createResetLink(ctx context.Context, d *server.AdminTools, who user.User) (token string, err error) {
 	of, err := d.Users.Memberships(ctx, who.ID)
 	if err != nil {
 		return "", err
@@ -88,7 +88,7 @@ func (c *userLink) reset(ctx context.Context, d *server.AdminTools, who user.Use
 
 func (c *userLink) account(ctx context.Context, d *server.AdminTools) (db.ID, error) {
 	if c.Operator {
-		if err := d.Accounts.EnsureOperators(ctx); err != nil {
+		if err := d.Accounts.EnsureOperatorAccount(ctx); err != nil {
 			return 0, err
 		}
 	}

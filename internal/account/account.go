@@ -73,8 +73,8 @@ func (a *Accounts) Create(ctx context.Context, email, name string) (Account, err
 	return acc, err
 }
 
-// EnsureOperators creates the operators' account if it doesn't exist.
-func (a *Accounts) EnsureOperators(ctx context.Context) error {
+// EnsureOperatorAccount creates the operators' account if it doesn't exist.
+func (a *Accounts) EnsureOperatorAccount(ctx context.Context) error {
 	return a.db.Run(ctx, insertOperatorsQuery.With(OperatorAccount, db.Micros(a.now())))
 }
 
@@ -107,6 +107,6 @@ func (a *Accounts) findAccount(ctx context.Context, s db.Statement) (Account, er
 }
 
 func scanAccount(r db.Row) (acc Account, err error) {
-	err = r.Scan(&acc.ID, &acc.Email, &acc.Name, &acc.Status, db.ScanTime(&acc.CreatedAt))
+	err = r.Scan(&acc.ID, &acc.Email, &acc.Name, &acc.Status, db.TimeScanner(&acc.CreatedAt))
 	return acc, err
 }

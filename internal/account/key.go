@@ -233,7 +233,7 @@ func (a *Accounts) DeleteKey(ctx context.Context, account, id db.ID) error {
 func scanKey(r db.Row) (Key, error) {
 	var k Key
 	var scopes, networks string
-	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, db.ScanTime(&k.ExpiresAt), db.ScanTime(&k.LastUsedAt), db.ScanTime(&k.ExposedAt), db.ScanTime(&k.CreatedAt),
+	if err := r.Scan(&k.ID, &k.Account, &k.Name, &k.Hint, &scopes, &k.Domain, &networks, db.TimeScanner(&k.ExpiresAt), db.TimeScanner(&k.LastUsedAt), db.TimeScanner(&k.ExposedAt), db.TimeScanner(&k.CreatedAt),
 		&k.Limits.RequestsPerSecond, &k.Limits.Burst, &k.Limits.SendsPerHour, &k.Limits.SendsPerDay, &k.Limits.RecipientsPerDay); err != nil {
 		return k, err
 	}

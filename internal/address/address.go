@@ -80,9 +80,9 @@ func (a Address) String() string {
 	return a.Local + "@" + a.Domain
 }
 
-// LocalText returns the local part without the quotation marks and backslashes that it may have on
+// UnquotedLocal returns the local part without the quotation marks and backslashes that it may have on
 // the wire.
-func (a Address) LocalText() string { return unquote(a.Local) }
+func (a Address) UnquotedLocal() string { return unquote(a.Local) }
 
 // Key returns the form that is the same for all addresses of a mailbox: the local part case-folded
 // and in NFC, the domain as A-labels. It includes the plus-tag. It is for comparing and for unique

@@ -81,16 +81,16 @@ func normalizeDomain(name string, may domainRules) (string, string) {
 		}
 		name = s
 	}
-	return checkLDH(name, may)
+	return normalizeLDH(name, may)
 }
 
 func hasPunycode(s string) bool {
 	return len(s) >= 4 && s[1]|0x20 == 'n' && s[2:4] == "--"
 }
 
-// checkLDH checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and converts the
+// normalizeLDH checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and converts the
 // name to lower case.
-func checkLDH(name string, may domainRules) (string, string) {
+func normalizeLDH(name string, may domainRules) (string, string) {
 	name = strings.TrimSuffix(name, ".")
 	switch {
 	case name == "":

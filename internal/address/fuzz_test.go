@@ -74,7 +74,7 @@ func FuzzParseNamed(f *testing.F) {
 			return
 		}
 		checkAddress(t, n.Address)
-		if !isText(n.Name) || len(n.Name) > MaxDisplayName {
+		if !isSafeText(n.Name) || len(n.Name) > MaxDisplayName {
 			t.Errorf("name %q", n.Name)
 		}
 		text := n.Address.String()

@@ -54,7 +54,7 @@ func cutQuoted(s string) (local, rest, why string) {
 			if i+1 == len(s) || s[i+1] != '@' {
 				return "", "", whyQuotes
 			}
-			if !isText(text.String()) {
+			if !isSafeText(text.String()) {
 				return "", "", whyLocalChars
 			}
 			return quoteIfNeeded(text.String()), s[i+2:], ""
@@ -138,7 +138,7 @@ func isDotAtom(s string) bool {
 			return false
 		}
 	}
-	return isText(s)
+	return isSafeText(s)
 }
 
 // isAtext reports whether c is in atext (RFC 5322 §3.2.3).
@@ -150,9 +150,9 @@ func isAtext(c byte) bool {
 	return strings.IndexByte("!#$%&'*+-/=?^_`{|}~", c) >= 0
 }
 
-// isText reports whether s is UTF-8 without characters that could end a line, control a terminal or
+// isSafeText reports whether s is UTF-8 without characters that could end a line, control a terminal or
 // reverse the reading direction.
-func isText(s string) bool {
+func isSafeText(s string) bool {
 	if !utf8.ValidString(s) {
 		return false
 	}

@@ -82,7 +82,7 @@ func parseDisplayName(s string) (string, string) {
 	if len(s) > MaxDisplayName {
 		return "", whyNameLong
 	}
-	if !isText(s) {
+	if !isSafeText(s) {
 		return "", whyNameChars
 	}
 	return s, ""

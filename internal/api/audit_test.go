@@ -28,7 +28,7 @@ var (
 // the document.
 func TestEveryOperationIsAudited(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
+		if err := s.Accounts.EnsureOperatorAccount(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, operator, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "ops", Scopes: []string{account.ScopeOperator}})
@@ -133,7 +133,7 @@ func TestActivity(t *testing.T) {
 // An operator's action on an account is in the audit log of both accounts.
 func TestActivityOfOperators(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
+		if err := s.Accounts.EnsureOperatorAccount(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		_, operator, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "ops", Scopes: []string{account.ScopeOperator}})

@@ -65,7 +65,7 @@ func (c *autoconfigHandler) hostedAddress(r *http.Request, text string) (a addre
 // thunderbird takes the domain from the address, or from the request's host name.
 func (c *autoconfigHandler) thunderbird(w http.ResponseWriter, r *http.Request) error {
 	given := queryAddress(r, "emailaddress")
-	if given == clientsetup.AnyAddress { // the client has not filled in an address
+	if given == clientsetup.AddressPlaceholder { // the client has not filled in an address
 		given = ""
 	}
 	text := given

@@ -63,7 +63,7 @@ func (batchItem) schema(all *schemas) *schema {
 	return &schema{OneOf: []*schema{all.ref(reflect.TypeFor[acceptedMessageResponse]()), all.ref(reflect.TypeFor[rejectedMessageResponse]())}}
 }
 
-func newBatchResponse(results []outbound.Result) batchResponse {
+func newBatchResponse(results []outbound.SendResult) batchResponse {
 	out := batchResponse{Data: make([]batchItem, len(results))}
 	for i, r := range results {
 		if r.Err != nil {
@@ -93,7 +93,7 @@ func newBatchErrorResponse(err error) batchErrorResponse {
 	return out
 }
 
-func buildBatch(_ context.Context, _ account.Principal, in *batchRequest, with decodedBody) (submission, error) {
+func buildBatch(_ context.Context, _ account.Principal, in *batchRequest, with decodedAttachments) (submission, error) {
 	o := submission{SendOptions: outbound.SendOptions{IndexFields: true, Partial: in.Partial}}
 	switch n := len(in.Messages); {
 	case n > maxBatchSends:
@@ -107,7 +107,7 @@ func buildBatch(_ context.Context, _ account.Principal, in *batchRequest, with d
 		faults, rest := splitFaults(with.faults, n)
 		with.faults = rest
 		for i := range in.Messages {
-			o.sends[i] = in.Messages[i].send(with.spool, faults[i])
+			o.sends[i] = in.Messages[i].outboundRequest(with.spool, faults[i])
 		}
 	}
 	o.RequestFaults = with.faults

@@ -156,7 +156,7 @@ func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Val
 		switch {
 		case errors.Is(err, strconv.ErrSyntax):
 			b.faults.Add(name, "wrong_type", "Give a whole number.")
-			b.reset(f, v)
+			b.setDefault(f, v)
 		default: // a number that is too large becomes the largest
 			b.checkRules(name, f, v)
 		}
@@ -167,12 +167,12 @@ func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Val
 func (b *binder) checkRules(name string, f reflect.StructField, v reflect.Value) {
 	if code, words := fieldRules(f.Tag).violation(v); code != "" {
 		b.faults.Add(name, code, "%s", words)
-		b.reset(f, v)
+		b.setDefault(f, v)
 	}
 }
 
-// reset gives a parameter the value that it has when absent.
-func (b *binder) reset(f reflect.StructField, v reflect.Value) {
+// setDefault gives a parameter the value that it has when absent.
+func (b *binder) setDefault(f reflect.StructField, v reflect.Value) {
 	v.SetZero()
 	if n, err := strconv.ParseInt(f.Tag.Get("default"), 10, 64); err == nil && v.Kind() == reflect.Int {
 		v.SetInt(n)
@@ -199,7 +199,7 @@ func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value, hold f
 		into.Set(reflect.New(into.Type().Elem()))
 		into = into.Elem()
 	}
-	return decode(text, into)
+	return decodeJSON(text, into)
 }
 
 // limitBody limits a body in size and time. The caller calls arrived once it has read the whole

@@ -118,7 +118,7 @@ func (a *API) getAppleProfile(ctx context.Context, p account.Principal, in *idPa
 	if err != nil {
 		return nil, err
 	}
-	return a.ClientSetup.Profile(ctx, m.Address, m.DisplayName, "")
+	return a.ClientSetup.AppleProfile(ctx, m.Address, m.DisplayName, "")
 }
 
 type createAppleProfileRequest struct {
@@ -139,5 +139,5 @@ func (a *API) createAppleProfile(ctx context.Context, p account.Principal, in *c
 	if err != nil {
 		return nil, err
 	}
-	return a.ClientSetup.Profile(ctx, m.Address, m.DisplayName, password)
+	return a.ClientSetup.AppleProfile(ctx, m.Address, m.DisplayName, password)
 }

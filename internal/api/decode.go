@@ -55,15 +55,15 @@ func checkWellFormed(text []byte, values int) error {
 	}
 }
 
-// decode decodes a JSON object into a struct, strictly. It reports unknown members, wrong types and
+// decodeJSON decodes a JSON object into a struct, strictly. It reports unknown members, wrong types and
 // broken rules, all at once. A member is required unless its field is tagged omitempty; null counts
 // as absent.
-func decode(text []byte, into reflect.Value) error {
-	return decodeLimited(text, into, maxValues, maxFaults)
+func decodeJSON(text []byte, into reflect.Value) error {
+	return decodeJSONLimited(text, into, maxValues, maxFaults)
 }
 
-// decodeLimited is decode with its own limits on the number of values and of reported faults.
-func decodeLimited(text []byte, into reflect.Value, values, faults int) error {
+// decodeJSONLimited is decode with its own limits on the number of values and of reported faults.
+func decodeJSONLimited(text []byte, into reflect.Value, values, faults int) error {
 	if err := checkWellFormed(text, values); err != nil {
 		return err
 	}

@@ -106,8 +106,8 @@ var problemExamples = func() map[int]*problem {
 	return all
 }()
 
-// describe adds an operation: its parameters and body from the tags of I, its response from O.
-func describe[I, O any](d *document, o operation) {
+// describeOperation adds an operation: its parameters and body from the tags of I, its response from O.
+func describeOperation[I, O any](d *document, o operation) {
 	op := &operationObject{
 		OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},
 		Description: o.description + "\n\nNeeds the scope `" + o.scope + "`.", Responses: map[string]*responseObject{},
@@ -195,7 +195,7 @@ func (d *document) addParameters(op *operationObject, in reflect.Type) {
 
 // marshal returns the document as JSON.
 func (d *document) marshal() []byte {
-	d.schemas.openMembers()
+	d.schemas.allowAdditionalProperties()
 	text, err := json.MarshalIndent(d.openAPI, "", " ")
 	if err != nil {
 		panic(fmt.Sprintf("the OpenAPI document can't be written: %v", err))

@@ -100,7 +100,7 @@ func TestAnswerAfterTheKey(t *testing.T) {
 			t.Fatalf("importing: %d", code)
 		}
 		if err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-			return s.Events.Record(t.Context(), tx, event.Input{Account: demo(t, s), Kind: event.Bounce, Data: object{"reason": "large " + large}})
+			return s.Events.Record(t.Context(), tx, event.RecordParams{Account: demo(t, s), Kind: event.Bounce, Data: object{"reason": "large " + large}})
 		}); err != nil {
 			t.Fatal(err)
 		}

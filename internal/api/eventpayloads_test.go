@@ -130,7 +130,7 @@ func happen(t *testing.T, s *servertest.Server, c *client.Client) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if in, err := c.SimulateInbound(t.Context(), &client.Simulation{
+	if in, err := c.SimulateInbound(t.Context(), &client.SimulatedMessage{
 		From: "Ann Lee <ann@example.org>", To: []string{m.Address}, Subject: "Your offer", Text: "Yes, please.", HTML: "<p>Yes, please.</p>",
 		Attachments:  []client.Attachment{{Filename: "order.txt", ContentType: "text/plain", Content: strings.NewReader("Two of them.\n")}},
 		CheckResults: &client.CheckResults{SPF: "pass", DKIM: "pass", DMARC: "pass", Spam: "ham"},

@@ -40,8 +40,8 @@ func (a *API) eventRoutes(r *router) {
 		summary: "Stream events", description: "Server-Sent Events, in order, each once: `id` is where to go on, `event` the type, `data` the same JSON that webhooks get. " +
 			"A client that comes back sends the last id as `Last-Event-ID` (or `after`) and misses nothing that is still kept; without it the stream begins with what happens next, " +
 			"and with `after=0` at the beginning. Every 15 seconds an id comes without an event, to show that the stream lives. The stream ends when the key does, and when the server restarts: connect again. " + contentScopeNote}
-	describe[streamEventsInput, []byte](r.doc, stream)
-	r.serve(stream, a.streamEvents)
+	describeOperation[streamEventsInput, []byte](r.doc, stream)
+	r.register(stream, a.streamEvents)
 }
 
 // eventFilterParams selects events.

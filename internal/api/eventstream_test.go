@@ -45,7 +45,7 @@ func TestStream(t *testing.T) {
 							t.Error(err)
 							return
 						}
-						var d client.StatusData
+						var d client.DeliveryStatusData
 						if err := e.Decode(&d); err != nil {
 							t.Error(err)
 						}
@@ -226,7 +226,7 @@ func TestSlowStreams(t *testing.T) {
 	}
 	for i := range events {
 		err := s.DB.Tx(t.Context(), func(tx *db.Tx) error {
-			return s.Events.Record(t.Context(), tx, event.Input{Account: demo.ID, Kind: event.Bounce, Data: object{"n": i, "reason": strings.Repeat("x", 1<<20-100)}})
+			return s.Events.Record(t.Context(), tx, event.RecordParams{Account: demo.ID, Kind: event.Bounce, Data: object{"n": i, "reason": strings.Repeat("x", 1<<20-100)}})
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -35,8 +35,8 @@ type bodyLimits struct {
 	reserve func(n int) error
 }
 
-// extractor reads a JSON text in one pass.
-type extractor struct {
+// attachmentExtractor reads a JSON text in one pass.
+type attachmentExtractor struct {
 	bodyLimits
 	in  *bufio.Reader
 	out []byte
@@ -60,15 +60,15 @@ const (
 	readAheadBytes = 16 << 10 // size of the read buffer
 )
 
-// extract returns the JSON text of r, with the content of each attachment replaced by its number.
+// extractAttachments returns the JSON text of r, with the content of each attachment replaced by its number.
 // It writes the decoded contents to sinks. bad lists contents that are not valid base64. The caller
 // must validate the text with decode; its content members are numbers, or are listed in bad. size
 // is the length of the text, or -1 if unknown.
-func extract(r io.Reader, size int64, sink func() io.Writer, b bodyLimits) (rest []byte, bad fault.FieldErrors, err error) {
+func extractAttachments(r io.Reader, size int64, sink func() io.Writer, b bodyLimits) (rest []byte, bad fault.FieldErrors, err error) {
 	if size < 0 || size > readAheadBytes {
 		size = readAheadBytes
 	}
-	x := &extractor{in: bufio.NewReaderSize(r, int(size)), out: make([]byte, 0, size), bodyLimits: b, newSink: sink, reserved: freeBodyBytes}
+	x := &attachmentExtractor{in: bufio.NewReaderSize(r, int(size)), out: make([]byte, 0, size), bodyLimits: b, newSink: sink, reserved: freeBodyBytes}
 	err = x.value()
 	if err == nil {
 		// The decoder rejects data after the value.
@@ -83,14 +83,14 @@ func extract(r io.Reader, size int64, sink func() io.Writer, b bodyLimits) (rest
 	return x.out, x.faults, err
 }
 
-func (x *extractor) addFault(code, message string) {
+func (x *attachmentExtractor) addFault(code, message string) {
 	if len(x.faults) < x.maxFaults {
 		x.faults.Add(x.fieldPath(), code, "%s", message)
 	}
 }
 
 // fieldPath returns the path as problems show it: attachments[0].content.
-func (x *extractor) fieldPath() string {
+func (x *attachmentExtractor) fieldPath() string {
 	var b strings.Builder
 	for _, s := range x.path {
 		switch {
@@ -106,7 +106,7 @@ func (x *extractor) fieldPath() string {
 }
 
 // atContent reports whether the path leads to the content of an attachment.
-func (x *extractor) atContent() bool {
+func (x *attachmentExtractor) atContent() bool {
 	path := x.path
 	if x.contentField != "" && len(path) == 1 && path[0] == (pathStep{x.contentField, -1}) {
 		return true
@@ -120,7 +120,7 @@ func (x *extractor) atContent() bool {
 	return len(path) == 3 && path[0] == pathStep{"attachments", -1} && path[1].index >= 0 && path[2] == pathStep{"content", -1}
 }
 
-func (x *extractor) putByte(b byte) error {
+func (x *attachmentExtractor) putByte(b byte) error {
 	if err := x.grow(1); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (x *extractor) putByte(b byte) error {
 
 // grow ensures capacity for n more bytes, within the limits. It doubles the capacity: append's
 // smaller steps would leave garbage of four times the final size.
-func (x *extractor) grow(n int) error {
+func (x *attachmentExtractor) grow(n int) error {
 	if len(x.out)+n > x.maxRest {
 		return fault.New(fault.TooLarge, "body_too_large", "Without attachments the request may have %d bytes.", x.maxRest)
 	}
@@ -147,7 +147,7 @@ func (x *extractor) grow(n int) error {
 }
 
 // copySpace copies white space.
-func (x *extractor) copySpace() error {
+func (x *attachmentExtractor) copySpace() error {
 	for {
 		b, err := x.in.ReadByte()
 		switch {
@@ -168,7 +168,7 @@ func (x *extractor) copySpace() error {
 }
 
 // peekNext copies white space and returns the byte after it without consuming it.
-func (x *extractor) peekNext() (byte, error) {
+func (x *attachmentExtractor) peekNext() (byte, error) {
 	if err := x.copySpace(); err != nil {
 		return 0, err
 	}
@@ -179,7 +179,7 @@ func (x *extractor) peekNext() (byte, error) {
 	return b[0], nil
 }
 
-func (x *extractor) value() error {
+func (x *attachmentExtractor) value() error {
 	if x.valueCount++; x.valueCount > x.maxValues {
 		return tooManyValues(x.maxValues)
 	}
@@ -209,7 +209,7 @@ func (x *extractor) value() error {
 }
 
 // copyScalar copies a number, true, false, null, or invalid text.
-func (x *extractor) copyScalar() error {
+func (x *attachmentExtractor) copyScalar() error {
 	for n := 0; ; n++ {
 		b, err := x.in.ReadByte()
 		if err == io.EOF && n > 0 {
@@ -234,7 +234,7 @@ func (x *extractor) copyScalar() error {
 	}
 }
 
-func (x *extractor) push(s pathStep) error {
+func (x *attachmentExtractor) push(s pathStep) error {
 	if len(x.path) >= maxDepth {
 		return invalidJSON("The JSON is nested more than %d levels deep.", maxDepth)
 	}
@@ -242,9 +242,9 @@ func (x *extractor) push(s pathStep) error {
 	return nil
 }
 
-func (x *extractor) pop() { x.path = x.path[:len(x.path)-1] }
+func (x *attachmentExtractor) pop() { x.path = x.path[:len(x.path)-1] }
 
-func (x *extractor) object() error {
+func (x *attachmentExtractor) object() error {
 	return x.copyElements('}', func(int) error {
 		if b, err := x.peekNext(); err != nil {
 			return err
@@ -276,7 +276,7 @@ func (x *extractor) object() error {
 	})
 }
 
-func (x *extractor) array() error {
+func (x *attachmentExtractor) array() error {
 	return x.copyElements(']', func(i int) error {
 		if err := x.push(pathStep{"", i}); err != nil {
 			return err
@@ -286,7 +286,7 @@ func (x *extractor) array() error {
 	})
 }
 
-func (x *extractor) copyByte() error {
+func (x *attachmentExtractor) copyByte() error {
 	b, err := x.in.ReadByte()
 	if err != nil {
 		return err
@@ -295,7 +295,7 @@ func (x *extractor) copyByte() error {
 }
 
 // copyElements copies the elements between brackets.
-func (x *extractor) copyElements(end byte, element func(i int) error) error {
+func (x *attachmentExtractor) copyElements(end byte, element func(i int) error) error {
 	if err := x.copyByte(); err != nil {
 		return err
 	}
@@ -325,7 +325,7 @@ func (x *extractor) copyElements(end byte, element func(i int) error) error {
 }
 
 // copyString copies a string unchanged.
-func (x *extractor) copyString() error {
+func (x *attachmentExtractor) copyString() error {
 	if err := x.copyByte(); err != nil { // the opening quote
 		return err
 	}
@@ -362,11 +362,11 @@ func (x *extractor) copyString() error {
 }
 
 // decodeContent decodes the next string into the next sink.
-func (x *extractor) decodeContent() error {
+func (x *attachmentExtractor) decodeContent() error {
 	if _, err := x.in.Discard(1); err != nil { // the opening quote
 		return err
 	}
-	s := &stringReader{in: x.in}
+	s := &jsonStringReader{in: x.in}
 	good, err := decodeBase64(x.newSink(), s)
 	if err != nil {
 		return err
@@ -384,7 +384,7 @@ func (x *extractor) decodeContent() error {
 }
 
 // decodeBase64 decodes s to its end and reports whether it was base64.
-func decodeBase64(w io.Writer, s *stringReader) (good bool, err error) {
+func decodeBase64(w io.Writer, s *jsonStringReader) (good bool, err error) {
 	var text [16 << 10]byte
 	var plain [12 << 10]byte
 	have, padded := 0, false
@@ -413,14 +413,14 @@ func decodeBase64(w io.Writer, s *stringReader) (good bool, err error) {
 	}
 }
 
-// stringReader reads a JSON string up to its closing quote. It skips the escaped line breaks of
+// jsonStringReader reads a JSON string up to its closing quote. It skips the escaped line breaks of
 // wrapped base64.
-type stringReader struct {
+type jsonStringReader struct {
 	in   *bufio.Reader
 	done bool
 }
 
-func (s *stringReader) Read(p []byte) (n int, err error) {
+func (s *jsonStringReader) Read(p []byte) (n int, err error) {
 	for n < len(p) && !s.done {
 		if s.in.Buffered() == 0 && n > 0 {
 			return n, nil
@@ -454,7 +454,7 @@ func (s *stringReader) Read(p []byte) (n int, err error) {
 
 // readSpecial handles the byte after plain characters: the closing quote, a line break or an
 // escape.
-func (s *stringReader) readSpecial(p []byte, n, plain int) (int, error) {
+func (s *jsonStringReader) readSpecial(p []byte, n, plain int) (int, error) {
 	if _, err := s.in.Discard(plain); err != nil {
 		return n, err
 	}
@@ -489,7 +489,7 @@ func unexpectedEnd(err error) error {
 
 // readEscape reads the rest of an escape sequence. Base64 may contain \/ \n \r and characters
 // written as \u00XX. Any other escape becomes a byte that base64 rejects.
-func (s *stringReader) readEscape() (byte, error) {
+func (s *jsonStringReader) readEscape() (byte, error) {
 	b, err := s.in.ReadByte()
 	if err != nil {
 		return 0, unexpectedEnd(err)

@@ -16,7 +16,7 @@ import (
 
 func extractAll(r io.Reader, within bodyLimits) (rest string, contents []string, err error) {
 	var sinks []*bytes.Buffer
-	b, bad, err := extract(r, -1, func() io.Writer {
+	b, bad, err := extractAttachments(r, -1, func() io.Writer {
 		sinks = append(sinks, &bytes.Buffer{})
 		return sinks[len(sinks)-1]
 	}, within)
@@ -121,7 +121,7 @@ func BenchmarkExtract25MiB(b *testing.B) {
 	b.SetBytes(int64(body.Len()))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := extract(bytes.NewReader(body.Bytes()), -1, func() io.Writer { return io.Discard }, sendBodyLimits()); err != nil {
+		if _, _, err := extractAttachments(bytes.NewReader(body.Bytes()), -1, func() io.Writer { return io.Discard }, sendBodyLimits()); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 func TestMemoryOfExtractor(t *testing.T) {
 	const most = 1 << 19
 	body := func(r io.Reader) any {
-		rest, bad, err := extract(r, -1, func() io.Writer { return io.Discard }, bodyLimits{maxBytes: 2 * heaptest.Size, maxRest: most, maxValues: maxValues, maxFaults: maxFaults})
+		rest, bad, err := extractAttachments(r, -1, func() io.Writer { return io.Discard }, bodyLimits{maxBytes: 2 * heaptest.Size, maxRest: most, maxValues: maxValues, maxFaults: maxFaults})
 		if len(rest) > most || len(bad) > maxFaults {
 			t.Errorf("%d bytes, %d faults", len(rest), len(bad))
 		}

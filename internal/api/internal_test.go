@@ -107,7 +107,7 @@ func FuzzSend(f *testing.F) {
 			}
 			return
 		}
-		for _, a := range in.send(&p.spool, bad).Attachments {
+		for _, a := range in.outboundRequest(&p.spool, bad).Attachments {
 			if a.Open == nil {
 				if len(bad) > 0 {
 					continue
@@ -147,7 +147,7 @@ func FuzzBatch(f *testing.F) {
 			}
 			return
 		}
-		o, err := buildBatch(t.Context(), account.Principal{}, &in, decodedBody{spool: &p.spool, faults: bad})
+		o, err := buildBatch(t.Context(), account.Principal{}, &in, decodedAttachments{spool: &p.spool, faults: bad})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -177,7 +177,7 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, into := range []any{&createKeyRequest{}, &createMailboxRequest{}, &sendRequest{}} {
-			err := decode(text, reflect.ValueOf(into).Elem())
+			err := decodeJSON(text, reflect.ValueOf(into).Elem())
 			if err == nil && !json.Valid(text) {
 				t.Fatalf("%q passed", text)
 			}

@@ -87,7 +87,7 @@ func (a *API) getLimits(ctx context.Context, p account.Principal, _ *struct{}) (
 	if err != nil {
 		return limitsResponse{}, err
 	}
-	who := outbound.LimitSubject(p)
+	who := outbound.KeyConsumer(p)
 	usage, err := a.Limits.Usage(ctx, who)
 	if err != nil {
 		return limitsResponse{}, err

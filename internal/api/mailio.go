@@ -31,8 +31,8 @@ func (a *API) mailIORoutes(r *router) {
 			"Messages have at most 50 MB.\n\n" +
 			"A message that its folder held already when the import began is left out: one with the same bytes. So an import that broke off is simply sent again. " +
 			"An error tells in `import` how far it came: what was imported until then stays. When the mailbox is full that is a 507 with the code `mailbox_full`."}
-	describe[importMailInput, mailImportResponse](r.doc, in)
-	r.serve(in, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+	describeOperation[importMailInput, mailImportResponse](r.doc, in)
+	r.register(in, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		out, err := a.importMail(w, req, p)
 		if err != nil {
 			return err
@@ -43,8 +43,8 @@ func (a *API) mailIORoutes(r *router) {
 		summary: "Export a mailbox to a file", description: "As one mbox (`application/mbox`, of the kind mboxrd), with the flags of each message in Status, X-Status and X-Keywords, and its folder in X-Folder if it is of several; " +
 			"or as a tar (`application/x-tar`) of Maildirs, which keeps empty folders too. Both are read back by the import as they were, byte by byte. " +
 			"What the service itself wrote to whoever reads the mailbox is left out. Each folder is as it was when its turn came. An answer that breaks off was not whole: the connection is cut then, so that no program takes it for the end."}
-	describe[exportMailInput, []byte](r.doc, out)
-	r.serve(out, a.exportMail)
+	describeOperation[exportMailInput, []byte](r.doc, out)
+	r.register(out, a.exportMail)
 }
 
 type importMailInput struct {
@@ -67,7 +67,7 @@ type importFailureResponse struct {
 	Reason   string `json:"reason" doc:"Why, in words." example:"It is larger than the 50 MB that a message may have."`
 }
 
-func newMailImportResponse(r mailio.Result) mailImportResponse {
+func newMailImportResponse(r mailio.ImportResult) mailImportResponse {
 	out := mailImportResponse{Imported: r.Imported, Skipped: r.Skipped, Failed: r.Failed, Bytes: r.Bytes, Failures: []importFailureResponse{}}
 	for _, f := range r.Failures {
 		out.Failures = append(out.Failures, importFailureResponse{f.Location, f.Reason})
@@ -100,10 +100,10 @@ func (a *API) importMail(w http.ResponseWriter, r *http.Request, p account.Princ
 	}
 	ctx, cancel := a.withShutdown(r.Context())
 	defer cancel(nil)
-	body := mailio.NewBodyReader(w, r)
+	body := mailio.NewRequestBodyReader(w, r)
 	defer context.AfterFunc(ctx, body.Stop)()
 	done, err := a.MailIO.Import(ctx, order, body)
-	body.Finish(err == nil)
+	body.PrepareResponse(err == nil)
 	if err == nil {
 		return newMailImportResponse(done), nil
 	}
@@ -167,7 +167,7 @@ func importError(err error) error {
 }
 
 // partialImportProblem converts an import's error and adds its progress.
-func (a *API) partialImportProblem(ctx context.Context, err error, done mailio.Result) error {
+func (a *API) partialImportProblem(ctx context.Context, err error, done mailio.ImportResult) error {
 	p := a.toProblem(ctx, err)
 	if p.Code == mailbox.CodeMailboxFull {
 		p.Detail = fmt.Sprintf("The mailbox is full. %d messages were imported, %d were there already. Make room, and send the file again.", done.Imported, done.Skipped)

@@ -19,8 +19,8 @@ func (a *API) migrationStreamRoutes(r *router) {
 	stream := operation{method: "GET", path: "/migrations/{id}/events", id: "followMigration", scope: "migrations.read", responseMedia: "text/event-stream",
 		summary: "Follow a migration", description: "Server-Sent Events: `progress` with the migration as it stands, once a second while it changes, and `done` with the same when it has ended, " +
 			"which ends the stream. Every 15 seconds a comment comes at least. The stream ends also when the key does, and when the service restarts: connect again."}
-	describe[idParams, []byte](r.doc, stream)
-	r.serve(stream, a.followMigration)
+	describeOperation[idParams, []byte](r.doc, stream)
+	r.register(stream, a.followMigration)
 }
 
 // followMigration streams a migration's progress until it has ended.

@@ -121,10 +121,10 @@ type listQueueDestinationsInput struct {
 
 func (a *API) listQueueDestinations(ctx context.Context, _ account.Principal, in *listQueueDestinationsInput) (queueDestinationsResponse, error) {
 	only, after := admin.Filter{Destination: in.Destination}, admin.Filter{Destination: in.After}
-	if err := only.Check(); err != nil {
+	if err := only.Normalize(); err != nil {
 		return queueDestinationsResponse{}, err
 	}
-	if after.Check() != nil {
+	if after.Normalize() != nil {
 		var bad fault.FieldErrors
 		addCursorFault(&bad, "after")
 		return queueDestinationsResponse{}, bad.Err()
@@ -242,7 +242,7 @@ func (a *API) queueFilter(ctx context.Context, bad *fault.FieldErrors, c QueueSe
 			bad.Add("account", "unknown_account", "There is no such account. Give its id, or its e-mail address.")
 		}
 	}
-	return f, mergeFaults(bad, f.Check())
+	return f, mergeFaults(bad, f.Normalize())
 }
 
 // QueueMessageResponse is a message of any account. The command line prints it, too.

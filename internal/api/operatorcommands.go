@@ -113,7 +113,7 @@ func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb str
 		return queueCommandResponse{}, err
 	}
 	or.All, or.DryRun, or.After, or.Limit = c.All || len(bad) > 0 && or.Filter == (admin.Filter{}), c.DryRun, c.After, maxCommandRows
-	if err := mergeFaults(&bad, or.Check()); err != nil {
+	if err := mergeFaults(&bad, or.Normalize()); err != nil {
 		return queueCommandResponse{}, err
 	}
 	if err := bad.Err(); err != nil {

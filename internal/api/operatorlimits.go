@@ -53,7 +53,7 @@ func newLimitSetResponse(s quota.AccountLimits) limitSetResponse {
 	return limitSetResponse{show(s.RequestsPerSecond), show(s.Burst), show(s.SendsPerHour), show(s.SendsPerDay), show(s.RecipientsPerDay), show(s.StorageMB)}
 }
 
-func (in *setLimitsRequest) limitSet() quota.AccountLimits {
+func (in *setLimitsRequest) accountLimits() quota.AccountLimits {
 	read := func(n *int) int64 {
 		switch {
 		case n == nil:
@@ -105,7 +105,7 @@ func (a *API) setAccountLimits(ctx context.Context, p account.Principal, in *set
 	if err != nil {
 		return accountLimitsResponse{}, err
 	}
-	if err := a.Limits.SetOverrides(ctx, id, in.Body.limitSet()); err != nil {
+	if err := a.Limits.SetOverrides(ctx, id, in.Body.accountLimits()); err != nil {
 		return accountLimitsResponse{}, err
 	}
 	return a.getAccountLimits(ctx, p, &in.idParams)

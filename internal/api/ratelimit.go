@@ -21,7 +21,7 @@ const rateLimitPolicyHeader, rateLimitHeader = "RateLimit-Policy", "RateLimit"
 
 // countRequest counts a request and adds the request limit to the response's header.
 func (a *API) countRequest(w http.ResponseWriter, r *http.Request, p account.Principal) error {
-	gauges, err := a.Limits.CountRequest(r.Context(), outbound.LimitSubject(p))
+	gauges, err := a.Limits.CountRequest(r.Context(), outbound.KeyConsumer(p))
 	addLimitHeaders(w.Header(), gauges)
 	return err
 }
@@ -29,7 +29,7 @@ func (a *API) countRequest(w http.ResponseWriter, r *http.Request, p account.Pri
 // addSendLimitHeaders adds the send limits to a send's response. The headers are optional: if the
 // limits can't be read, the response has none.
 func (a *API) addSendLimitHeaders(w http.ResponseWriter, r *http.Request, p account.Principal) {
-	gauges, err := a.Limits.Statuses(r.Context(), outbound.LimitSubject(p))
+	gauges, err := a.Limits.Statuses(r.Context(), outbound.KeyConsumer(p))
 	if err != nil {
 		a.Log.WarnContext(r.Context(), "the limits could not be told", "request", web.RequestID(r.Context()), "error", err)
 	}

@@ -60,8 +60,8 @@ type emptyResponse struct{}
 // handle registers an operation. The struct I describes its path, query and body; O is its
 // response.
 func handle[I, O any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) {
-	describe[I, O](r.doc, o)
-	r.serve(o, operationHandler(r.api, o, f))
+	describeOperation[I, O](r.doc, o)
+	r.register(o, operationHandler(r.api, o, f))
 }
 
 // operationHandler returns a handler that decodes an operation's request and writes its response.
@@ -152,7 +152,7 @@ func coversField(form, field string) bool {
 // handler handles a request of an authenticated principal.
 type handler func(w http.ResponseWriter, req *http.Request, p account.Principal) error
 
-func (r *router) serve(o operation, f handler) {
+func (r *router) register(o operation, f handler) {
 	if o.method != http.MethodGet && (auditPhrases[o.id] == "") == (unauditedOperations[o.id] == "") {
 		panic("say what the audit log says of " + o.id)
 	}
@@ -212,8 +212,8 @@ func (o operation) respond(w http.ResponseWriter, out any) error {
 
 // handleFile registers an operation that responds with a file.
 func handleFile[I any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (*web.File, error)) {
-	describe[I, []byte](r.doc, o)
-	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+	describeOperation[I, []byte](r.doc, o)
+	r.register(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		var in I
 		if err := bind(req, &in); err != nil {
 			return err

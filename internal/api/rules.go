@@ -53,9 +53,9 @@ func (s fieldRules) rangeViolation(n float64) (code, words string) {
 	return "out_of_range", words
 }
 
-// isNumber reports whether a JSON number is in the range of float64, as which programs read numbers
+// fitsFloat64 reports whether a JSON number is in the range of float64, as which programs read numbers
 // (RFC 8259 section 6).
-func isNumber(text string) bool {
+func fitsFloat64(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
 	return err == nil
 }
@@ -68,7 +68,7 @@ func (r *jsonDecoder) checkNumbers(raw jsontext.Value, at string) {
 		if err != nil {
 			return // the end of the text, which is well formed
 		}
-		if t.Kind() == '0' && !isNumber(t.String()) {
+		if t.Kind() == '0' && !fitsFloat64(t.String()) {
 			r.addFault(at+pointerPath(d.StackPointer()), "out_of_range", "This number is too large.")
 		}
 	}

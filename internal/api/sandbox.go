@@ -83,9 +83,9 @@ func (a *API) sandboxRoutes(r *router) {
 		summary: "Receive an email as from outside", description: "In the sandbox of `mailstead dev` alone. The message takes the way of all mail that comes by SMTP: recipients are looked up, " +
 			"quotas judged, reports to return paths read, threads found, events recorded. The status is 200 also when it is refused; the answer says what an SMTP client would have been told. " +
 			"Only mailboxes of your own account are reached."}
-	describe[simulateInput, simulationResponse](r.doc, o)
-	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
-		out, err := a.simulate(w, req, p)
+	describeOperation[simulateInput, simulationResponse](r.doc, o)
+	r.register(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+		out, err := a.simulateInbound(w, req, p)
 		if err != nil {
 			return err
 		}
@@ -102,7 +102,7 @@ func simulationBodyLimits() bodyLimits {
 	return b
 }
 
-func (a *API) simulate(w http.ResponseWriter, r *http.Request, p account.Principal) (simulationResponse, error) {
+func (a *API) simulateInbound(w http.ResponseWriter, r *http.Request, p account.Principal) (simulationResponse, error) {
 	if a.SandboxOutbox == nil {
 		return simulationResponse{}, errSandboxOnly
 	}
@@ -278,7 +278,7 @@ func (s *inboundSimulation) compose(host string, now time.Time) (io.ReadCloser, 
 			s.faults.Add(field, "invalid_address", "This must be an address such as you@example.com or Name <you@example.com>.")
 		}
 		to = append(to, n.Address)
-		return message.Address{Name: n.Name, Local: n.Address.LocalText(), Domain: n.Address.Domain}
+		return message.Address{Name: n.Name, Local: n.Address.UnquotedLocal(), Domain: n.Address.Domain}
 	}
 	d.From = named("from", in.From)
 	from := to[0]

@@ -18,7 +18,7 @@ func TestNoSandbox(t *testing.T) {
 	_, get := a.getCaptured(t.Context(), p, &idParams{})
 	_, raw := a.getCapturedRaw(t.Context(), p, &idParams{})
 	_, empty := a.clearCaptured(t.Context(), p, nil)
-	_, simulate := a.simulate(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), p)
+	_, simulate := a.simulateInbound(httptest.NewRecorder(), httptest.NewRequest("POST", "/", nil), p)
 	for _, err := range []error{list, get, raw, empty, simulate} {
 		var f *fault.Error
 		if !errors.As(err, &f) || f.Kind != fault.NotFound || f.Code != "sandbox_only" {

@@ -67,11 +67,11 @@ func newSchemas() *schemas {
 
 const schemaRefPrefix = "#/components/schemas/"
 
-// customSchema is implemented by types that describe themselves.
-type customSchema interface{ schema(all *schemas) *schema }
+// schemaProvider is implemented by types that describe themselves.
+type schemaProvider interface{ schema(all *schemas) *schema }
 
-// adjustedSchema is implemented by types that change the schema of their fields.
-type adjustedSchema interface{ adjustSchema(s *schema) }
+// schemaAdjuster is implemented by types that change the schema of their fields.
+type schemaAdjuster interface{ adjustSchema(s *schema) }
 
 // schemaName returns the name of a struct's schema: DomainList for listResponse[domainResponse].
 func schemaName(t reflect.Type) string {
@@ -96,7 +96,7 @@ func (all *schemas) of(t reflect.Type) *schema {
 		t = t.Elem()
 	}
 	value := reflect.New(t).Interface()
-	if custom, ok := value.(customSchema); ok {
+	if custom, ok := value.(schemaProvider); ok {
 		return custom.schema(all)
 	}
 	switch t {
@@ -152,7 +152,7 @@ func (all *schemas) ref(t reflect.Type) *schema {
 func (all *schemas) ofStruct(t reflect.Type) *schema {
 	s := &schema{Type: "object", Properties: map[string]*schema{}, AdditionalProperties: false}
 	all.addFields(s, t)
-	if a, ok := reflect.Zero(t).Interface().(adjustedSchema); ok {
+	if a, ok := reflect.Zero(t).Interface().(schemaAdjuster); ok {
 		a.adjustSchema(s)
 	}
 	return s
@@ -201,15 +201,15 @@ func (all *schemas) ofField(f reflect.StructField) *schema {
 		value.Format = format
 	}
 	if text := f.Tag.Get("default"); text != "" {
-		s.Default = s.parse(text)
+		s.Default = s.parseValue(text)
 	}
 	if text, ok := f.Tag.Lookup("example"); ok {
-		s.Examples = []any{s.parse(text)}
+		s.Examples = []any{s.parseValue(text)}
 	}
 	if list := f.Tag.Get("enum"); list != "" {
 		value.Enum = nil
 		for word := range strings.SplitSeq(list, ",") {
-			value.Enum = append(value.Enum, value.parse(word))
+			value.Enum = append(value.Enum, value.parseValue(word))
 		}
 	}
 	if text, ok := f.Tag.Lookup("nullable"); ok {
@@ -229,8 +229,8 @@ func (all *schemas) ofField(f reflect.StructField) *schema {
 	return s
 }
 
-// parse converts a tag's text to a value of the schema: a text, a list of texts, or JSON.
-func (s *schema) parse(text string) any {
+// parseValue converts a tag's text to a value of the schema: a text, a list of texts, or JSON.
+func (s *schema) parseValue(text string) any {
 	switch {
 	case s.Type == "string":
 		return text
@@ -248,9 +248,9 @@ func (s *schema) parse(text string) any {
 	return v
 }
 
-// openMembers lets the structs of responses get more members later; those of requests reject
+// allowAdditionalProperties lets the structs of responses get more members later; those of requests reject
 // unknown ones.
-func (all *schemas) openMembers() {
+func (all *schemas) allowAdditionalProperties() {
 	for _, name := range slices.Collect(maps.Keys(all.byName)) {
 		if !strings.HasSuffix(name, "Request") {
 			all.byName[name].AdditionalProperties = nil

@@ -96,13 +96,13 @@ func (a *API) sendRoutes(r *router) {
 			"With `partial` each is judged by itself, and in place of a message that is refused stands its error; the status is 202 even if all are, unless it is the limits that leave none (429)."}, batchBodyLimits(), buildBatch, newBatchResponse)
 }
 
-func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with decodedBody) (submission, error) {
-	return submission{sends: []outbound.SendRequest{in.send(with.spool, with.faults)}}, nil
+func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with decodedAttachments) (submission, error) {
+	return submission{sends: []outbound.SendRequest{in.outboundRequest(with.spool, with.faults)}}, nil
 }
 
-// send converts the request for the outbox.
-func (in *sendRequest) send(files *spool, bad fault.FieldErrors) outbound.SendRequest {
-	s := in.SendFields.send(files, bad)
+// outboundRequest converts the request for the outbox.
+func (in *sendRequest) outboundRequest(files *spool, bad fault.FieldErrors) outbound.SendRequest {
+	s := in.SendFields.outboundRequest(files, bad)
 	s.Subject, s.HTML = in.Subject, in.HTML
 	if in.Text != nil {
 		s.Text, s.HTMLOnly = *in.Text, *in.Text == ""
@@ -110,7 +110,7 @@ func (in *sendRequest) send(files *spool, bad fault.FieldErrors) outbound.SendRe
 	return s
 }
 
-func (in *SendFields) send(files *spool, bad fault.FieldErrors) outbound.SendRequest {
+func (in *SendFields) outboundRequest(files *spool, bad fault.FieldErrors) outbound.SendRequest {
 	s := outbound.SendRequest{
 		FromEmail: in.FromEmail, FromName: in.FromName, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo,
 		Headers: in.Headers, Metadata: json.RawMessage(in.Metadata), ThreadID: in.ThreadID, InReplyTo: in.InReplyTo,
@@ -127,7 +127,7 @@ func (in *SendFields) send(files *spool, bad fault.FieldErrors) outbound.SendReq
 	return s
 }
 
-func newSendResponse(results []outbound.Result) acceptedMessageResponse {
+func newSendResponse(results []outbound.SendResult) acceptedMessageResponse {
 	return newAcceptedMessageResponse(results[0].AcceptedMessage)
 }
 

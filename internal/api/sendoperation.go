@@ -34,8 +34,8 @@ type submission struct {
 	outbound.SendOptions
 }
 
-// decodedBody holds a request's attachments, and its type faults.
-type decodedBody struct {
+// decodedAttachments holds a request's attachments, and its type faults.
+type decodedAttachments struct {
 	spool   *spool
 	faults  fault.FieldErrors
 	reserve func(n int) error // reserves memory before the built messages exceed freeBodyBytes
@@ -45,10 +45,10 @@ type decodedBody struct {
 // attachments go to a spool. build converts the body to a submission. show builds the response
 // before the commit, so that the same commit can store it for repeated requests.
 func handleSend[I, O any](r *router, o operation, b bodyLimits,
-	build func(ctx context.Context, p account.Principal, in *I, with decodedBody) (submission, error), show func([]outbound.Result) O,
+	build func(ctx context.Context, p account.Principal, in *I, with decodedAttachments) (submission, error), show func([]outbound.SendResult) O,
 ) {
-	describe[sendInput[I], O](r.doc, o)
-	r.serve(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+	describeOperation[sendInput[I], O](r.doc, o)
+	r.register(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		if err := rejectQuery(req); err != nil {
 			return err
 		}
@@ -56,8 +56,8 @@ func handleSend[I, O any](r *router, o operation, b bodyLimits,
 		defer post.close()
 		var in I
 		answer, err := post.run(w, req, &in,
-			func(with decodedBody) (submission, error) { return build(req.Context(), p, &in, with) },
-			func(results []outbound.Result) any { return show(results) })
+			func(with decodedAttachments) (submission, error) { return build(req.Context(), p, &in, with) },
+			func(results []outbound.SendResult) any { return show(results) })
 		r.api.addSendLimitHeaders(w, req, p)
 		if err != nil {
 			return err
@@ -98,9 +98,9 @@ func (p *sendOperation) discardBody(r *http.Request) {
 }
 
 func (p *sendOperation) run(w http.ResponseWriter, r *http.Request, in any,
-	build func(decodedBody) (submission, error), show func([]outbound.Result) any,
+	build func(decodedAttachments) (submission, error), show func([]outbound.SendResult) any,
 ) ([]byte, error) {
-	err := p.claimKey(r)
+	err := p.claimIdempotencyKey(r)
 	var types fault.FieldErrors
 	if err == nil {
 		types, err = p.readBody(w, r, in)
@@ -112,7 +112,7 @@ func (p *sendOperation) run(w http.ResponseWriter, r *http.Request, in any,
 	if answer, err := p.storedResponse(r.Context()); answer != nil || err != nil {
 		return answer, err
 	}
-	order, err := build(decodedBody{&p.spool, types, p.reservation.reserve})
+	order, err := build(decodedAttachments{&p.spool, types, p.reservation.reserve})
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +120,8 @@ func (p *sendOperation) run(w http.ResponseWriter, r *http.Request, in any,
 	return p.send(r.Context(), order, show)
 }
 
-// claimKey claims the request's Idempotency-Key, if it has one.
-func (p *sendOperation) claimKey(r *http.Request) (err error) {
+// claimIdempotencyKey claims the request's Idempotency-Key, if it has one.
+func (p *sendOperation) claimIdempotencyKey(r *http.Request) (err error) {
 	keys := r.Header.Values(idempotencyKeyHeader)
 	switch len(keys) {
 	case 0:
@@ -147,11 +147,11 @@ func (p *sendOperation) readBody(w http.ResponseWriter, r *http.Request, in any)
 	}
 	p.reservation = memoryReservation{budget: p.api.memory, account: p.principal.Account}
 	p.reserve, p.spool.dir = p.reservation.reserve, p.api.SpoolDir
-	rest, bad, err := extract(body, r.ContentLength, p.spool.addFile, p.bodyLimits)
+	rest, bad, err := extractAttachments(body, r.ContentLength, p.spool.addFile, p.bodyLimits)
 	if err != nil {
 		return nil, err
 	}
-	if err := mergeFaults(&bad, decodeLimited(rest, reflect.ValueOf(in).Elem(), p.maxValues, p.maxFaults)); err != nil {
+	if err := mergeFaults(&bad, decodeJSONLimited(rest, reflect.ValueOf(in).Elem(), p.maxValues, p.maxFaults)); err != nil {
 		return nil, err
 	}
 	if len(bad) == 1 && bad[0].Path == "body" && bad[0].Code == "wrong_type" {
@@ -171,9 +171,9 @@ func (p *sendOperation) storedResponse(ctx context.Context) ([]byte, error) {
 	return answer, err
 }
 
-func (p *sendOperation) send(ctx context.Context, o submission, show func([]outbound.Result) any) (answer []byte, err error) {
+func (p *sendOperation) send(ctx context.Context, o submission, show func([]outbound.SendResult) any) (answer []byte, err error) {
 	if p.claim != nil {
-		o.Guard = func(results []outbound.Result) (func(*db.Batch), error) {
+		o.Guard = func(results []outbound.SendResult) (func(*db.Batch), error) {
 			answer, err = encodeJSON(show(results))
 			return func(b *db.Batch) { p.claim.StoreResponse(b, [sha256.Size]byte(p.bodyHash.Sum(nil)), answer) }, err
 		}

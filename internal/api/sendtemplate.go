@@ -29,7 +29,7 @@ func (a *API) sendTemplateRoutes(r *router) {
 
 // buildTemplateSend renders the template. It reports the template's faults together with those of
 // the other fields.
-func (a *API) buildTemplateSend(ctx context.Context, p account.Principal, in *sendTemplateRequest, with decodedBody) (submission, error) {
+func (a *API) buildTemplateSend(ctx context.Context, p account.Principal, in *sendTemplateRequest, with decodedAttachments) (submission, error) {
 	used, err := a.renderForSend(ctx, p, in)
 	if err := mergeFaults(&with.faults, err); err != nil {
 		return submission{}, err
@@ -39,7 +39,7 @@ func (a *API) buildTemplateSend(ctx context.Context, p account.Principal, in *se
 			return submission{}, err
 		}
 	}
-	s := in.SendFields.send(with.spool, with.faults)
+	s := in.SendFields.outboundRequest(with.spool, with.faults)
 	s.Subject, s.HTML, s.Text = used.Subject, used.HTML, used.Text
 	s.Template, s.TemplateVersion, s.Class = used.Template, used.Version, "template"
 	if err != nil { // so that there are no faults about the fields that the template would have set

@@ -26,7 +26,7 @@ func TestSlowBodies(t *testing.T) {
 		if err == nil {
 			arrived()
 			var in createDomainRequest
-			err = decode(text, reflect.ValueOf(&in).Elem())
+			err = decodeJSON(text, reflect.ValueOf(&in).Elem())
 		}
 		if err != nil {
 			quiet().writeProblem(w, r, err)

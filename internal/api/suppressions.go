@@ -65,7 +65,7 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 	if p.Domain != "" {
 		return none, errDomainRestricted
 	}
-	f, at, err := in.read()
+	f, at, err := in.parse()
 	if err != nil {
 		return none, err
 	}
@@ -76,7 +76,7 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 	return newListResponse(in.pageParams, entries, more, newSuppressionResponse, func(e suppression.Entry) string { return e.ID.String() }), nil
 }
 
-func (in *listSuppressionsInput) read() (f suppression.Filter, at db.Page, err error) {
+func (in *listSuppressionsInput) parse() (f suppression.Filter, at db.Page, err error) {
 	var bad fault.FieldErrors
 	at, err = in.dbPage()
 	if err := mergeFaults(&bad, err); err != nil {
@@ -117,15 +117,15 @@ type addSuppressionRequest struct {
 type addSuppressionInput struct{ Body addSuppressionRequest }
 
 func (a *API) addSuppression(ctx context.Context, p account.Principal, in *addSuppressionInput) (suppressionResponse, error) {
-	entries, err := a.suppress(ctx, p, in.read)
+	entries, err := a.suppress(ctx, p, in.parse)
 	if err != nil {
 		return suppressionResponse{}, err
 	}
 	return newSuppressionResponse(entries[0]), nil
 }
 
-func (in *addSuppressionInput) read() ([]address.Address, suppression.Reason, error) {
-	return readSuppressions([]string{in.Body.Address}, in.Body.Reason, func(int) string { return "address" })
+func (in *addSuppressionInput) parse() ([]address.Address, suppression.Reason, error) {
+	return parseSuppressions([]string{in.Body.Address}, in.Body.Reason, func(int) string { return "address" })
 }
 
 type addSuppressionsRequest struct {
@@ -140,7 +140,7 @@ type suppressionsResponse struct {
 }
 
 func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addSuppressionsInput) (suppressionsResponse, error) {
-	entries, err := a.suppress(ctx, p, in.read)
+	entries, err := a.suppress(ctx, p, in.parse)
 	out := suppressionsResponse{Data: make([]suppressionResponse, len(entries))}
 	for i, e := range entries {
 		out.Data[i] = newSuppressionResponse(e)
@@ -148,13 +148,13 @@ func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addS
 	return out, err
 }
 
-func (in *addSuppressionsInput) read() ([]address.Address, suppression.Reason, error) {
-	return readSuppressions(in.Body.Addresses, in.Body.Reason, func(i int) string { return fmt.Sprintf("addresses[%d]", i) })
+func (in *addSuppressionsInput) parse() ([]address.Address, suppression.Reason, error) {
+	return parseSuppressions(in.Body.Addresses, in.Body.Reason, func(i int) string { return fmt.Sprintf("addresses[%d]", i) })
 }
 
-// readSuppressions parses addresses and their common reason. field returns the field path of the
+// parseSuppressions parses addresses and their common reason. field returns the field path of the
 // address with the given index.
-func readSuppressions(given []string, why string, field func(i int) string) ([]address.Address, suppression.Reason, error) {
+func parseSuppressions(given []string, why string, field func(i int) string) ([]address.Address, suppression.Reason, error) {
 	var bad fault.FieldErrors
 	reason := parseReason(&bad, why, suppression.ReasonManual)
 	if len(given) == 0 || len(given) > suppression.MaxPutAddresses {

@@ -24,8 +24,8 @@ func (a *API) suppressionFileRoutes(r *router) {
 			"columns named email, address or recipient, reason, created, and error; without a first line of names, address, reason and time in this order. " +
 			"Lines that can't be read are told and left out, the others added; an address that is on the list stays there as it is. " +
 			"A file can be sent again."}
-	describe[importSuppressionsInput, suppressionImportResponse](r.doc, in)
-	r.serve(in, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
+	describeOperation[importSuppressionsInput, suppressionImportResponse](r.doc, in)
+	r.register(in, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		out, err := a.importSuppressions(w, req, p)
 		if err != nil {
 			return err
@@ -34,8 +34,8 @@ func (a *API) suppressionFileRoutes(r *router) {
 	})
 	out := operation{method: "GET", path: "/suppressions/export", id: "exportSuppressions", scope: "suppressions.read", responseMedia: "text/csv; charset=utf-8",
 		summary: "Export suppressed addresses", description: "The whole list as CSV, oldest first. Cells that a spreadsheet would take for a formula begin with an apostrophe, which the import removes."}
-	describe[struct{}, []byte](r.doc, out)
-	r.serve(out, a.exportSuppressions)
+	describeOperation[struct{}, []byte](r.doc, out)
+	r.register(out, a.exportSuppressions)
 }
 
 type importSuppressionsInput struct {

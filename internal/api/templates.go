@@ -93,8 +93,8 @@ func newTemplateResponse(t template.Template) templateResponse {
 	}
 }
 
-// readVariables converts variable declarations. The fallbacks are the values in the JSON.
-func readVariables(list []templateVariable) []template.Variable {
+// convertVariables converts variable declarations. The fallbacks are the values in the JSON.
+func convertVariables(list []templateVariable) []template.Variable {
 	out := make([]template.Variable, len(list))
 	for i, v := range list {
 		out[i] = template.Variable{Key: v.Key, Type: v.Type, Required: v.Required}
@@ -138,7 +138,7 @@ func (a *API) createTemplate(ctx context.Context, p account.Principal, in *creat
 
 func (b *createTemplateRequest) template() template.CreateParams {
 	return template.CreateParams{Name: b.Name, Alias: b.Alias, Content: template.Content{
-		Subject: b.Subject, HTML: b.HTML, Text: b.Text, InlineCSS: b.InlineCSS, Variables: readVariables(b.Variables),
+		Subject: b.Subject, HTML: b.HTML, Text: b.Text, InlineCSS: b.InlineCSS, Variables: convertVariables(b.Variables),
 	}}
 }
 
@@ -214,7 +214,7 @@ func (b *updateTemplateRequest) change() template.Change {
 		Name: b.Name, Alias: b.Alias, Subject: b.Subject, HTML: b.HTML, Text: b.Text, InlineCSS: b.InlineCSS, Draft: b.Publish != nil && !*b.Publish,
 	}
 	if b.Variables != nil {
-		list := readVariables(*b.Variables)
+		list := convertVariables(*b.Variables)
 		c.Variables = &list
 	}
 	return c

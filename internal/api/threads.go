@@ -86,7 +86,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 		if len(found) > 0 {
 			after = found[len(found)-1].ID
 		}
-		if found, err = a.DropDeletedMailboxes(ctx, p.Account, found); err != nil {
+		if found, err = a.OmitDeletedMailboxMessages(ctx, p.Account, found); err != nil {
 			return out, err
 		}
 		for _, m := range found {

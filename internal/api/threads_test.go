@@ -62,14 +62,14 @@ func comesIn(t *testing.T, s *servertest.Server, text string, to ...string) {
 	for _, one := range to {
 		a, err := address.Parse(one)
 		if err == nil {
-			err = l.Recipient(t.Context(), a)
+			err = l.AddRecipient(t.Context(), a)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	received := words.Received{Helo: "x.example", Addr: netip.MustParseAddr("192.0.2.1"), By: "mail.test", With: "ESMTP"}
-	if _, err := l.Message(t.Context(), received, strings.NewReader("From: Carol <carol@elsewhere.example>\r\nTo: you@demo.test\r\n"+text+"\r\n\r\nhello\r\n")); err != nil {
+	if _, err := l.ReceiveMessage(t.Context(), received, strings.NewReader("From: Carol <carol@elsewhere.example>\r\nTo: you@demo.test\r\n"+text+"\r\n\r\nhello\r\n")); err != nil {
 		t.Fatal(err)
 	}
 }

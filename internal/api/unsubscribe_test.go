@@ -346,7 +346,7 @@ func TestUnsubscribeByMailLater(t *testing.T) {
 		for pass := range 3 {
 			for more := true; more; {
 				var err error
-				if more, err = s.Outbox.Index.Batch(t.Context(), pass, time.Now().Add(2*time.Hour)); err != nil {
+				if more, err = s.Outbox.Index.RunBatch(t.Context(), pass, time.Now().Add(2*time.Hour)); err != nil {
 					t.Fatal(err)
 				}
 			}

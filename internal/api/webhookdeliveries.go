@@ -96,7 +96,7 @@ func (a *API) webhookDeliveryDetail(ctx context.Context, p account.Principal, ho
 	for _, t := range attempts {
 		out.Timeline = append(out.Timeline, newWebhookAttemptResponse(t))
 	}
-	switch body, err := a.Webhooks.Body(ctx, p.Account, hook, id, p.HasScope(mailReadScope)); {
+	switch body, err := a.Webhooks.DeliveryBody(ctx, p.Account, hook, id, p.HasScope(mailReadScope)); {
 	case err == nil && body == nil: // withheld content
 	case err == nil:
 		text := string(body)

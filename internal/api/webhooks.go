@@ -289,7 +289,7 @@ func (a *API) rotateWebhookSecret(ctx context.Context, p account.Principal, in *
 			return webhookResponse{}, bad.Err()
 		}
 	}
-	w, secret, err := a.Webhooks.Rotate(ctx, p.Account, w.ID, overlap)
+	w, secret, err := a.Webhooks.RotateSecret(ctx, p.Account, w.ID, overlap)
 	out := newWebhookResponse(w)
 	out.Secret = secret
 	return out, err

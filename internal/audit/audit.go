@@ -209,7 +209,7 @@ func (l *Log) RunCommand(ctx context.Context, account db.ID, action, object, wha
 func (l *Log) List(ctx context.Context, account db.ID, page db.Page) ([]Entry, bool, error) {
 	return db.ReadPage(ctx, l.DB, listQuery, page, func(r db.Row) (e Entry, err error) {
 		var from string
-		err = r.Scan(&e.ID, &e.Account, &e.Actor.ID, &e.Actor.Name, &e.Description, &from, db.ScanTime(&e.At), &e.Actor.Kind, &e.Action, &e.Object, &e.State)
+		err = r.Scan(&e.ID, &e.Account, &e.Actor.ID, &e.Actor.Name, &e.Description, &from, db.TimeScanner(&e.At), &e.Actor.Kind, &e.Action, &e.Object, &e.State)
 		e.Actor.IP, _ = netip.ParseAddr(from)
 		return e, err
 	}, account)

@@ -20,9 +20,9 @@ import (
 // maxListedKeys is the maximum number of API keys in RestoreResult.KeyNames.
 const maxListedKeys = 100
 
-// adapt changes what must differ from the service that the backup is of, before anybody uses the
+// adaptDatabase changes what must differ from the service that the backup is of, before anybody uses the
 // new database.
-func (r *restoreRun) adapt(ctx context.Context, d *db.DB) error {
+func (r *restoreRun) adaptDatabase(ctx context.Context, d *db.DB) error {
 	if err := r.revokeAccess(ctx, d); err != nil {
 		return err
 	}

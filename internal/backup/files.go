@@ -27,9 +27,9 @@ func removeDatabase(path string) error {
 }
 
 // writeFile writes a file atomically; the contents are on disk when it returns.
-func writeFile(path string, text []byte) error { return writeReader(path, bytes.NewReader(text)) }
+func writeFile(path string, text []byte) error { return writeFileFrom(path, bytes.NewReader(text)) }
 
-func writeReader(path string, r io.Reader) error {
+func writeFileFrom(path string, r io.Reader) error {
 	f, err := os.CreateTemp(filepath.Dir(path), partPrefix) // mode 0600
 	if err != nil {
 		return err
@@ -45,8 +45,8 @@ func writeReader(path string, r io.Reader) error {
 	return durable.Rename(f.Name(), path)
 }
 
-// certificates returns the names of the certificates in a directory, with '/' between levels.
-func certificates(dir string) (names []string, err error) {
+// certificateNames returns the names of the certificates in a directory, with '/' between levels.
+func certificateNames(dir string) (names []string, err error) {
 	for _, name := range []string{caKeyFile, caFile} { // a certificate without its key would be rejected
 		if _, err := os.Lstat(filepath.Join(dir, name)); err == nil {
 			names = append(names, name)
@@ -66,8 +66,8 @@ func certificates(dir string) (names []string, err error) {
 	return names, err
 }
 
-// readSmall reads a small file of a directory that others may have written.
-func readSmall(dir, name string) ([]byte, error) {
+// readSmallFiles reads a small file of a directory that others may have written.
+func readSmallFile(dir, name string) ([]byte, error) {
 	f, info, err := blob.OpenRegular(dir, name)
 	if err != nil {
 		return nil, err
@@ -79,8 +79,8 @@ func readSmall(dir, name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxSmallSize))
 }
 
-// writeSmall writes a small file, and creates its parent directories.
-func writeSmall(dir, name string, text []byte) error {
+// writeSmallFile writes a small file, and creates its parent directories.
+func writeSmallFile(dir, name string, text []byte) error {
 	path := filepath.Join(dir, filepath.FromSlash(name))
 	if err := durable.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

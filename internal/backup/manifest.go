@@ -82,8 +82,8 @@ func parseBlobName(name string) (db.ID, bool) {
 	return db.ID(id), err == nil && id > 0 && name == blobName(db.ID(id))
 }
 
-// isSmall reports whether a name belongs to a small file beside the database.
-func isSmall(name string) bool {
+// isSmallFile reports whether a name belongs to a small file beside the database.
+func isSmallFile(name string) bool {
 	return name == keyFile || name == caFile || name == caKeyFile ||
 		strings.HasPrefix(name, acmeFolder+"/") && path.Clean(name) == name && filepath.IsLocal(filepath.FromSlash(name))
 }
@@ -209,7 +209,7 @@ func (m *manifest) addLine(n int, text string, at int64, last *db.ID) error {
 			m.blobOffset = at
 		}
 		*last = id
-	case isSmall(name) && *last == 0 && len(m.small) < maxSmall && e.size <= maxSmallSize:
+	case isSmallFile(name) && *last == 0 && len(m.small) < maxSmall && e.size <= maxSmallSize:
 		m.small[name] = e
 	default:
 		return errManifest

@@ -60,8 +60,8 @@ type RestoreResult struct {
 // trust the backup's directory: it reads only regular files, verifies each against the manifest,
 // and compares the database's schema with that of its version. It overwrites nothing except what an
 // interrupted Restore left. The complete database gets its final place last.
-func Restore(ctx context.Context, from string, s Service, o RestoreOptions) (done RestoreResult, err error) {
-	if err := checkFolder(from); err != nil { // before a data folder is created
+func Restore(ctx context.Context, from string, s ServiceStorage, o RestoreOptions) (done RestoreResult, err error) {
+	if err := checkHasBackup(from); err != nil { // before a data folder is created
 		return done, err
 	}
 	// A lock file in the backup would make it look like a data folder, and the next backup
@@ -102,7 +102,7 @@ func Restore(ctx context.Context, from string, s Service, o RestoreOptions) (don
 	if err := r.copyBlobs(ctx); err != nil {
 		return r.result, err
 	}
-	if err := r.restoreSmall(ctx); err != nil {
+	if err := r.restoreSmallFiles(ctx); err != nil {
 		return r.result, err
 	}
 	if err := r.countExtra(ctx); err != nil {
@@ -120,7 +120,7 @@ func Restore(ctx context.Context, from string, s Service, o RestoreOptions) (don
 }
 
 // checkTarget checks whether the service may be restored to its target, and completes its key.
-func checkTarget(ctx context.Context, from string, s *Service) error {
+func checkTarget(ctx context.Context, from string, s *ServiceStorage) error {
 	if info, err := os.Lstat(filepath.Join(from, blobFolder)); err == nil && !info.IsDir() {
 		return fmt.Errorf("%s: %w, and no folder", filepath.Join(from, blobFolder), blob.ErrNotRegular)
 	}
@@ -136,8 +136,8 @@ func checkTarget(ctx context.Context, from string, s *Service) error {
 	return checkBlobOwner(*s)
 }
 
-// checkFolder returns an error unless a directory has a backup.
-func checkFolder(folder string) error {
+// checkHasBackup returns an error unless a directory has a backup.
+func checkHasBackup(folder string) error {
 	info, err := os.Lstat(filepath.Join(folder, databaseFile))
 	if err == nil && !info.Mode().IsRegular() {
 		err = blob.ErrNotRegular
@@ -149,7 +149,7 @@ func checkFolder(folder string) error {
 }
 
 // checkUnused returns an error if the target already has a database.
-func checkUnused(ctx context.Context, s Service) error {
+func checkUnused(ctx context.Context, s ServiceStorage) error {
 	path, isFile := strings.CutPrefix(s.Database, "sqlite:")
 	if !isFile {
 		return db.CheckUnused(ctx, s.Database)
@@ -166,12 +166,12 @@ func checkUnused(ctx context.Context, s Service) error {
 
 // loadKey reads the backup's key, unless one is given. It is written to the data directory once it
 // is known to match the database.
-func loadKey(from string, s *Service) (err error) {
+func loadKey(from string, s *ServiceStorage) (err error) {
 	if s.KeyGiven {
 		return nil
 	}
 	saved, here := filepath.Join(from, keyFile), filepath.Join(s.Data, keyFile)
-	text, err := readSmall(from, keyFile) // with any mode: not every file system has modes
+	text, err := readSmallFile(from, keyFile) // with any mode: not every file system has modes
 	if errors.Is(err, fs.ErrNotExist) {
 		err = errors.New("the secret key is not in the backup; give the service's by --secret-key")
 	}
@@ -193,7 +193,7 @@ func loadKey(from string, s *Service) (err error) {
 
 // checkBlobOwner returns an error if a service with another key stores its files in the directory:
 // that service would delete all copied files.
-func checkBlobOwner(s Service) error {
+func checkBlobOwner(s ServiceStorage) error {
 	owner, _, _, err := blob.DirOwner(s.Blobs)
 	if err == nil && owner != "" && owner != s.Key.Fingerprint() {
 		err = fmt.Errorf("%s is another service's folder of large messages, with another secret key; name another folder with --blobs", s.Blobs)

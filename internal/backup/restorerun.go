@@ -26,7 +26,7 @@ import (
 // restoreRun is the state of a restore.
 type restoreRun struct {
 	from         string
-	service      Service
+	service      ServiceStorage
 	options      RestoreOptions
 	databasePath string // copy of the database
 	result       RestoreResult
@@ -51,7 +51,7 @@ func (r *restoreRun) copyDatabase(ctx context.Context) error {
 	defer f.Close() //nolint:errcheck // only read
 	hash := sha256.New()
 	// Data appended meanwhile is not read.
-	if err := writeReader(r.databasePath, io.TeeReader(contextReader{ctx, io.LimitReader(f, info.Size())}, hash)); err != nil {
+	if err := writeFileFrom(r.databasePath, io.TeeReader(contextReader{ctx, io.LimitReader(f, info.Size())}, hash)); err != nil {
 		return err
 	}
 	if r.options.Unverified {
@@ -132,12 +132,12 @@ func (r *restoreRun) copyBlobs(ctx context.Context) (err error) {
 	if err := lease.ExpireAll(ctx, d); err != nil {
 		return err
 	}
-	return r.adapt(ctx, d)
+	return r.adaptDatabase(ctx, d)
 }
 
-// restoreSmall copies the key and the certificates unless they exist.
-func (r *restoreRun) restoreSmall(ctx context.Context) error {
-	names, err := r.smallNames()
+// restoreSmallFiles copies the key and the certificates unless they exist.
+func (r *restoreRun) restoreSmallFiles(ctx context.Context) error {
+	names, err := r.smallFileNames()
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (r *restoreRun) restoreSmall(ctx context.Context) error {
 		if name == keyFile && r.service.KeyGiven {
 			continue
 		}
-		text, err := readSmall(r.from, name)
+		text, err := readSmallFile(r.from, name)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
 			r.result.Missing = append(r.result.Missing, name)
@@ -162,17 +162,17 @@ func (r *restoreRun) restoreSmall(ctx context.Context) error {
 		if _, err := os.Lstat(filepath.Join(r.service.Data, filepath.FromSlash(name))); err == nil {
 			continue
 		}
-		if err := writeSmall(r.service.Data, name, text); err != nil {
+		if err := writeSmallFile(r.service.Data, name, text); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// smallNames returns the small files of the backup.
-func (r *restoreRun) smallNames() (names []string, err error) {
+// smallFileNames returns the small files of the backup.
+func (r *restoreRun) smallFileNames() (names []string, err error) {
 	if r.manifest == nil {
-		names, err = certificates(r.from)
+		names, err = certificateNames(r.from)
 		if !r.service.KeyGiven {
 			names = append(names, keyFile)
 		}

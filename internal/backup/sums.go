@@ -73,9 +73,9 @@ type smallFile struct {
 	text []byte
 }
 
-// readSmall reads the key and the certificates.
-func (t *backupRun) readSmall() (list []smallFile, err error) {
-	names, err := certificates(t.service.Data)
+// readSmallFiles reads the key and the certificates.
+func (t *backupRun) readSmallFiles() (list []smallFile, err error) {
+	names, err := certificateNames(t.service.Data)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +163,7 @@ func (t *backupRun) removeStale(ctx context.Context, small []smallFile) error {
 		return err
 	}
 	stale := slices.DeleteFunc(manifests, func(name string) bool { return name == t.info.Manifest })
-	there, err := certificates(t.to)
+	there, err := certificateNames(t.to)
 	if err != nil {
 		return err
 	}

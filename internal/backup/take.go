@@ -53,8 +53,8 @@ const (
 
 var knownNames = []string{databaseFile, blobFolder, keyFile, acmeFolder, caFile, caKeyFile}
 
-// Service describes where a service stores its data.
-type Service struct {
+// ServiceStorage describes where a service stores its data.
+type ServiceStorage struct {
 	Data     string      // directory
 	Database string      // URL as in db.Options
 	Blobs    string      // directory
@@ -87,7 +87,7 @@ type Info struct {
 
 // Take updates the backup in the directory to, or creates one. Only one may run at a time. Mail
 // that arrives meanwhile is not included.
-func Take(ctx context.Context, s Service, to string, program string) (a Info, err error) {
+func Take(ctx context.Context, s ServiceStorage, to string, program string) (a Info, err error) {
 	if !s.KeyGiven {
 		path := filepath.Join(s.Data, keyFile)
 		if s.Key, err = secret.ReadKey(path); errors.Is(err, fs.ErrNotExist) {
@@ -105,7 +105,7 @@ func Take(ctx context.Context, s Service, to string, program string) (a Info, er
 		return a, err
 	}
 	defer unlock()
-	if err := checkContents(to); err != nil {
+	if err := checkNoOtherFiles(to); err != nil {
 		return a, err
 	}
 	if alone {
@@ -143,7 +143,7 @@ func Take(ctx context.Context, s Service, to string, program string) (a Info, er
 			break
 		}
 	}
-	small, err := t.readSmall()
+	small, err := t.readSmallFiles()
 	if err != nil {
 		return a, err
 	}
@@ -151,7 +151,7 @@ func Take(ctx context.Context, s Service, to string, program string) (a Info, er
 		return a, err
 	}
 	for _, f := range small {
-		if err := writeSmall(to, f.name, f.text); err != nil {
+		if err := writeSmallFile(to, f.name, f.text); err != nil {
 			return a, err
 		}
 	}
@@ -197,7 +197,7 @@ func removeParts(to string) error {
 
 // readInfo returns the Info of the existing backup.
 func readInfo(to string) (a Info, err error) {
-	text, err := readSmall(to, infoFile)
+	text, err := readSmallFile(to, infoFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return a, nil
 	}
@@ -207,9 +207,9 @@ func readInfo(to string) (a Info, err error) {
 	return a, err
 }
 
-// checkContents rejects a directory with other files in it: a backup deletes message files that it
+// checkNoOtherFiles rejects a directory with other files in it: a backup deletes message files that it
 // doesn't reference.
-func checkContents(to string) error {
+func checkNoOtherFiles(to string) error {
 	list, err := os.ReadDir(to)
 	if err != nil {
 		return err
@@ -252,7 +252,7 @@ func checkBlobFolder(to, blobs string) error {
 // was replaced by a new one.
 func checkKey(to string, key *secret.Key) error {
 	path := filepath.Join(to, keyFile)
-	text, err := readSmall(to, keyFile) // with any mode: not every file system has modes
+	text, err := readSmallFile(to, keyFile) // with any mode: not every file system has modes
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -271,7 +271,7 @@ func checkKey(to string, key *secret.Key) error {
 
 // backupRun is the state of a backup.
 type backupRun struct {
-	service    Service
+	service    ServiceStorage
 	to         string
 	files      *blob.Dir
 	oldInfo    Info

@@ -233,9 +233,9 @@ func (b *Blob) Discard(ctx context.Context) {
 // row, is nil; Load returns which. The bytes in the rows are in memory then, so pass few ids.
 func (s *Store) LoadAll(ctx context.Context, ids []db.ID) ([]*Blob, error) {
 	all := make([]*Blob, len(ids))
-	for at := 0; at < len(ids); at += db.ListSize {
-		group := ids[at:min(at+db.ListSize, len(ids))]
-		err := s.DB.Each(ctx, findGroupQuery.With(db.ListArgs(len(group), func(i int) any { return group[i] })...), func(r db.Row) error {
+	for at := 0; at < len(ids); at += db.InListSize {
+		group := ids[at:min(at+db.InListSize, len(ids))]
+		err := s.DB.Each(ctx, findGroupQuery.With(db.InListArgs(len(group), func(i int) any { return group[i] })...), func(r db.Row) error {
 			b, row := s.ScanTargets()
 			if err := r.Scan(row...); err != nil {
 				return err

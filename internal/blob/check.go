@@ -84,13 +84,13 @@ func DirOwner(dir string) (owner, database string, used bool, err error) {
 	} else if err != nil {
 		return "", "", false, err
 	}
-	if owner, err = readNote(dir, ownerFile); err == nil {
-		database, err = readNote(dir, databaseFile)
+	if owner, err = readMarkerFile(dir, ownerFile); err == nil {
+		database, err = readMarkerFile(dir, databaseFile)
 	}
 	return owner, database, true, err
 }
 
-func readNote(dir, file string) (string, error) {
+func readMarkerFile(dir, file string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(dir, file))
 	if errors.Is(err, fs.ErrNotExist) {
 		err = nil

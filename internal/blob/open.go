@@ -62,7 +62,7 @@ func (f *Dir) CheckOwner() error {
 	name := filepath.Join(f.dir, databaseFile)
 	found, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return f.writeNote(name, f.database)
+		return f.writeMarkerFile(name, f.database)
 	}
 	if err == nil && string(found) != f.database+"\n" {
 		err = fault.New(fault.Conflict, "other_database",
@@ -77,7 +77,7 @@ func (f *Dir) claimOwner(owner string) error {
 	name := filepath.Join(f.dir, ownerFile)
 	found, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		_ = f.writeNote(name, owner) // with a full disk, mail can still be read; the next start records it
+		_ = f.writeMarkerFile(name, owner) // with a full disk, mail can still be read; the next start records it
 		return nil
 	}
 	if err == nil && string(found) != owner+"\n" {
@@ -87,7 +87,7 @@ func (f *Dir) claimOwner(owner string) error {
 	return err
 }
 
-func (f *Dir) writeNote(name, text string) error {
+func (f *Dir) writeMarkerFile(name, text string) error {
 	tmp, err := os.CreateTemp(filepath.Join(f.dir, "new"), "")
 	if err != nil {
 		return err

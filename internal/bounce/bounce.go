@@ -95,7 +95,7 @@ func Read(r io.Reader) (*Report, error) {
 func Parse(raw []byte) *Report {
 	p := splitParts(raw[:min(len(raw), MaxBytes)])
 	r := &Report{Kind: Unknown, Original: p.original}
-	if p.feedback != nil || p.isLoopForward() {
+	if p.feedback != nil || p.isFeedbackLoopForward() {
 		p.readComplaint(r)
 		return r
 	}

@@ -53,8 +53,8 @@ func (r *Report) setFeedbackKind() {
 	}
 }
 
-// isLoopForward reports whether the message is from a feedback loop without a machine-readable
+// isFeedbackLoopForward reports whether the message is from a feedback loop without a machine-readable
 // part: Outlook.com's JMRP. It attaches the message and names the recipient in a header field.
-func (p *reportParts) isLoopForward() bool {
+func (p *reportParts) isFeedbackLoopForward() bool {
 	return len(p.header.Unfolded("X-HmXmrOriginalRecipient")) > 0 || len(p.original) > 0 && len(p.original.Unfolded("X-HmXmrOriginalRecipient")) > 0
 }

@@ -77,7 +77,7 @@ func (p *reportParts) readSES(r *Report) bool {
 		case "Complaint":
 			of = n.Complaint.ComplainedRecipients
 			p.readComplaint(r)
-			if kind := cleanWord(n.Complaint.ComplaintFeedbackType); kind != "" {
+			if kind := cleanFirstWord(n.Complaint.ComplaintFeedbackType); kind != "" {
 				r.Feedback.Type = kind
 			}
 			r.setFeedbackKind()
@@ -125,8 +125,8 @@ func (n *sesNotification) header() message.Header {
 	return message.Header(b.String())
 }
 
-// cleanWord returns the first word of a text in lower case.
-func cleanWord(s string) string {
+// cleanFirstWord returns the first word of a text in lower case.
+func cleanFirstWord(s string) string {
 	s = strings.ToLower(firstWord(cleanDiagnostic(s)))
 	return strings.ToValidUTF8(s[:min(len(s), 50)], "")
 }

@@ -42,7 +42,7 @@ func splitParts(raw []byte) *reportParts {
 		p.texts = pages
 	}
 	for i, text := range p.texts {
-		text = unquote(text)
+		text = stripQuoteMarks(text)
 		human, returned := splitOriginal(text)
 		p.texts[i] = human
 		if p.returned == "" {
@@ -86,7 +86,7 @@ func (p *reportParts) addPart(raw []byte, i int, part *message.Part, pages *[]st
 }
 
 // isInEmbedded reports whether a part belongs to a returned message.
-func isInEmbedded(ix *message.Index, part *message.Part) bool {
+func isInEmbedded(ix *message.Structure, part *message.Part) bool {
 	for at := part.Parent; at >= 0; at = ix.Parts[at].Parent {
 		if ix.Parts[at].Kind == message.Embedded {
 			return true
@@ -172,8 +172,8 @@ func firstWord(s string) string {
 	return word
 }
 
-// unquote removes the ">" from a text that is mostly a quoted report.
-func unquote(text string) string {
+// stripQuoteMarks removes the ">" from a text that is mostly a quoted report.
+func stripQuoteMarks(text string) string {
 	lines := strings.Split(text, "\n")
 	quoted := 0
 	for _, l := range lines {

@@ -33,7 +33,7 @@ func splitOriginal(text string) (human, returned string) {
 		}
 		line := text[at:end]
 		if at > 0 && (isOriginalMarker(line) && headerFollows(text[end:]) || startsReturnedHeader(line, text[end:])) {
-			kept := keepLine(line)
+			kept := originalPartLen(line)
 			return text[:end-kept], text[end-kept:] // the line may contain the reason
 		}
 		at = end
@@ -58,7 +58,7 @@ func headerFollows(rest string) bool {
 		if line == "" {
 			continue
 		}
-		if isHeaderLine(line) {
+		if isOriginalHeaderLine(line) {
 			return true
 		}
 		if lines++; lines > 3 {
@@ -71,7 +71,7 @@ func headerFollows(rest string) bool {
 // originalFields are fields of a returned header that no delivery status has.
 var originalFields = []string{"received:", "return-path:", "message-id:", "from:", "subject:", "mime-version:", "dkim-signature:", "x-mailer:", "delivered-to:", "x-originating-ip:", "date:", "to:", "x-yahoo"}
 
-func isHeaderLine(line string) bool {
+func isOriginalHeaderLine(line string) bool {
 	return slices.ContainsFunc(originalFields, func(f string) bool { return len(line) > len(f) && strings.EqualFold(line[:len(f)], f) })
 }
 
@@ -83,9 +83,9 @@ func startsReturnedHeader(line, rest string) bool {
 	return starts && headerFollows(rest)
 }
 
-// keepLine returns how much of a line belongs to the returned original.
-func keepLine(line string) int {
-	if isHeaderLine(strings.TrimLeft(line, " \t>|")) {
+// originalPartLen returns how much of a line belongs to the returned original.
+func originalPartLen(line string) int {
+	if isOriginalHeaderLine(strings.TrimLeft(line, " \t>|")) {
 		return len(line)
 	}
 	return 0

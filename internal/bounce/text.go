@@ -24,7 +24,7 @@ func normalize(s string) string {
 	first := true
 	for word := range strings.FieldsFuncSeq(s, func(r rune) bool { return unicode.IsSpace(r) || r < ' ' || r == 0x7f || r == '\u200b' || r == '\u00ad' }) {
 		if !first {
-			word = trimContinuation(word)
+			word = trimReplyCode(word)
 			if word == "" {
 				continue
 			}
@@ -36,9 +36,9 @@ func normalize(s string) string {
 	return out.String()
 }
 
-// trimContinuation removes a code from the start of a word: all of "550-5.1.1", or "550-" of
+// trimReplyCode removes a code from the start of a word: all of "550-5.1.1", or "550-" of
 // "550-the".
-func trimContinuation(word string) string {
+func trimReplyCode(word string) string {
 	if len(word) < 4 || word[3] != '-' || !isReplyCode(word[:3]) {
 		return word
 	}
@@ -92,11 +92,11 @@ func enhancedPrefixLen(s string) int {
 func findEnhanced(s string) string {
 	found := ""
 	for i := 0; i < len(s); i++ {
-		if !isDigit(s[i]) || i > 0 && (isDigit(s[i-1]) || s[i-1] == '.' || isMail(s[i-1])) {
+		if !isDigit(s[i]) || i > 0 && (isDigit(s[i-1]) || s[i-1] == '.' || isLetter(s[i-1])) {
 			continue
 		}
 		n := enhancedPrefixLen(s[i:])
-		if n == 0 || i+n < len(s) && isMail(s[i+n]) {
+		if n == 0 || i+n < len(s) && isLetter(s[i+n]) {
 			continue
 		}
 		code := s[i : i+n]
@@ -111,7 +111,7 @@ func findEnhanced(s string) string {
 	return found
 }
 
-func isMail(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+func isLetter(c byte) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
 // findReply returns the codes of the reply that a text quotes.
 func findReply(s string) (code int, enhanced string) {
@@ -230,5 +230,5 @@ func isLocalByte(c byte) bool {
 }
 
 func isDomainByte(c byte) bool {
-	return isMail(c) || isDigit(c) || c == '.' || c == '-' || c >= 0x80
+	return isLetter(c) || isDigit(c) || c == '.' || c == '-' || c >= 0x80
 }

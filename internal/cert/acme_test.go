@@ -283,7 +283,7 @@ func TestACME(t *testing.T) {
 			if pair, err := s.SigningCertificate(t.Context(), a.Host); err != nil || pair == nil || !pair.Leaf.Equal(leaf(t, s, a.Host)) {
 				t.Errorf("to sign with: %v, %v", pair, err)
 			}
-			if kept, _, err := ACMEPair(a.Dir, a.DirectoryURL, a.Host).Load(); err != nil || !kept.Equal(leaf(t, s, a.Host)) {
+			if kept, _, err := ACMEPair(a.Dir, a.DirectoryURL, a.Host).LoadChain(); err != nil || !kept.Equal(leaf(t, s, a.Host)) {
 				t.Errorf("where it is kept: %v, %v", kept, err)
 			}
 			restarted(t, a, s)

@@ -27,8 +27,8 @@ func SelfSignedPair(dir string) FilePair {
 	return FilePair{CertFile: filepath.Join(dir, "host.pem"), KeyFile: filepath.Join(dir, "host.key")}
 }
 
-// Load reads the certificate and the intermediates after it. The key must match.
-func (p FilePair) Load() (leaf *x509.Certificate, behind *x509.CertPool, err error) {
+// LoadChain reads the certificate and the intermediates after it. The key must match.
+func (p FilePair) LoadChain() (leaf *x509.Certificate, behind *x509.CertPool, err error) {
 	pair, err := tls.LoadX509KeyPair(p.CertFile, p.KeyFile)
 	if err != nil {
 		return nil, nil, err

@@ -4,8 +4,8 @@ package clientsetup
 
 import "encoding/xml"
 
-// AnyAddress is a placeholder that clients replace with their user's address.
-const AnyAddress = "%EMAILADDRESS%"
+// AddressPlaceholder is a placeholder that clients replace with their user's address.
+const AddressPlaceholder = "%EMAILADDRESS%"
 
 type clientConfig struct {
 	XMLName  xml.Name `xml:"clientConfig"`
@@ -33,7 +33,7 @@ type mailServer struct {
 // format, version 1.1). Without an address, the client inserts that of its user.
 func (s *Service) Autoconfig(domain, address string) ([]byte, error) {
 	if address == "" {
-		address = AnyAddress
+		address = AddressPlaceholder
 	}
 	settings := s.Settings(address, "")
 	servers := func(kind string, all []Endpoint) (list []mailServer) {

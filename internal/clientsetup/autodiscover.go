@@ -143,16 +143,16 @@ func AutodiscoverError(code int, words string, at time.Time) ([]byte, error) {
 	return marshalXML(autodiscoverResponse{Namespace: responseSchema, Response: answer})
 }
 
-// Redirect is the response of Autodiscover version 2: the URL of version 1.
-type Redirect struct {
+// AutodiscoverRedirect is the response of Autodiscover version 2: the URL of version 1.
+type AutodiscoverRedirect struct {
 	Protocol string `json:"Protocol"`
 	URL      string `json:"Url"`
 }
 
 // AutodiscoverJSON returns the response of version 2. ok is false for an unsupported protocol.
-func (s *Service) AutodiscoverJSON(protocol string) (Redirect, bool) {
+func (s *Service) AutodiscoverJSON(protocol string) (AutodiscoverRedirect, bool) {
 	if !strings.EqualFold(protocol, "AutodiscoverV1") {
-		return Redirect{}, false
+		return AutodiscoverRedirect{}, false
 	}
-	return Redirect{Protocol: "AutodiscoverV1", URL: s.BaseURL + "/autodiscover/autodiscover.xml"}, true
+	return AutodiscoverRedirect{Protocol: "AutodiscoverV1", URL: s.BaseURL + "/autodiscover/autodiscover.xml"}, true
 }

@@ -175,7 +175,7 @@ type payload struct {
 }
 
 func TestProfile(t *testing.T) {
-	text, err := service().Profile(t.Context(), "bob@shop.example", `Bob <"&'> O’Hara`, "")
+	text, err := service().AppleProfile(t.Context(), "bob@shop.example", `Bob <"&'> O’Hara`, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,12 +201,12 @@ func TestProfile(t *testing.T) {
 	if _, ok := account["IncomingPassword"]; ok {
 		t.Error("there is a password")
 	}
-	again, err := service().Profile(t.Context(), "bob@shop.example", `Bob <"&'> O’Hara`, "")
+	again, err := service().AppleProfile(t.Context(), "bob@shop.example", `Bob <"&'> O’Hara`, "")
 	if err != nil || !bytes.Equal(again, text) {
 		t.Errorf("the second is another one: %v", err)
 	}
 	var other payload
-	if text, err = service().Profile(t.Context(), "eve@shop.example", "", "s<cret"); err == nil {
+	if text, err = service().AppleProfile(t.Context(), "eve@shop.example", "", "s<cret"); err == nil {
 		err = plist.Unmarshal(text, &other)
 	}
 	if err != nil || other.UUID == p.UUID || other.Content[0]["PayloadUUID"] == account["PayloadUUID"] || other.Content[0]["IncomingPassword"] != "s<cret" {
@@ -228,11 +228,11 @@ func TestProfileSigned(t *testing.T) {
 		t.Fatal(err)
 	}
 	pair := &tls.Certificate{Certificate: [][]byte{raw}, PrivateKey: key}
-	plain, err := service().Profile(t.Context(), "bob@shop.example", "Bob", "app-password-1")
+	plain, err := service().AppleProfile(t.Context(), "bob@shop.example", "Bob", "app-password-1")
 	if err != nil || !bytes.Contains(plain, []byte("app-password-1")) {
 		t.Fatal(err)
 	}
-	signed, err := signing(pair).Profile(t.Context(), "bob@shop.example", "Bob", "app-password-1")
+	signed, err := signing(pair).AppleProfile(t.Context(), "bob@shop.example", "Bob", "app-password-1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +249,7 @@ func TestProfileSigned(t *testing.T) {
 	if err := message.VerifyWithChain(roots); err != nil || !bytes.Equal(message.Content, plain) {
 		t.Errorf("the signature: %v", err)
 	}
-	if _, err := signing(&tls.Certificate{}).Profile(t.Context(), "bob@shop.example", "", ""); err == nil {
+	if _, err := signing(&tls.Certificate{}).AppleProfile(t.Context(), "bob@shop.example", "", ""); err == nil {
 		t.Error("signed with nothing")
 	}
 }

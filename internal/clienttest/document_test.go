@@ -59,7 +59,7 @@ func TestEveryOperationHasAMethod(t *testing.T) {
 
 // types are the schemas of the document and their types here.
 var types = map[string]reflect.Type{
-	"AcceptedMessage":            reflect.TypeFor[client.Accepted](),
+	"AcceptedMessage":            reflect.TypeFor[client.AcceptedMessage](),
 	"AddDKIMKeyRequest":          reflect.TypeFor[client.NewDKIMKey](),
 	"AddSuppressionRequest":      nil, // arguments
 	"AddSuppressionsRequest":     nil, // arguments
@@ -84,19 +84,19 @@ var types = map[string]reflect.Type{
 	"Attempt":                    reflect.TypeFor[client.Attempt](),
 	"Batch":                      reflect.TypeFor[client.BatchAccepted](),
 	"BatchRequest":               nil, // written while it is sent
-	"CapturedMessage":            reflect.TypeFor[client.Captured](),
-	"CapturedMessageSummary":     nil, // client.Captured without its content
-	"CapturedMessageSummaryList": reflect.TypeFor[client.Page[client.Captured]](),
+	"CapturedMessage":            reflect.TypeFor[client.CapturedMessage](),
+	"CapturedMessageSummary":     nil, // client.CapturedMessage without its content
+	"CapturedMessageSummaryList": reflect.TypeFor[client.Page[client.CapturedMessage]](),
 	"Envelope":                   reflect.TypeFor[client.Envelope](),
 	"Attachment":                 reflect.TypeFor[client.MessageFile](),
 	"HeaderField":                reflect.TypeFor[client.HeaderField](),
 	"MailboxMessage":             reflect.TypeFor[client.MailboxMessage](),
 	"MailboxMessageSummary":      nil, // client.MailboxMessage without its content
 	"MailboxMessageSummaryList":  reflect.TypeFor[client.Page[client.MailboxMessage]](),
-	"Address":                    reflect.TypeFor[client.Person](),
+	"Address":                    reflect.TypeFor[client.Address](),
 	"MessageFolder":              reflect.TypeFor[client.MessageFolder](),
-	"SimulateRequest":            reflect.TypeFor[client.Simulation](),
-	"Simulation":                 reflect.TypeFor[client.Simulated](),
+	"SimulateRequest":            reflect.TypeFor[client.SimulatedMessage](),
+	"Simulation":                 reflect.TypeFor[client.SimulationResult](),
 	"SimulatedRecipient":         reflect.TypeFor[client.SimulatedRecipient](),
 	"CheckResults":               reflect.TypeFor[client.CheckResults](),
 	"CheckResultsRequest":        reflect.TypeFor[client.CheckResults](),
@@ -115,10 +115,10 @@ var types = map[string]reflect.Type{
 	"Event":                      reflect.TypeFor[client.Event](),
 	"EventList":                  reflect.TypeFor[client.Page[client.Event]](),
 	"FieldError":                 reflect.TypeFor[client.FieldError](),
-	"SuppressionImport":          reflect.TypeFor[client.Imported](),
-	"MailImport":                 reflect.TypeFor[client.ImportedMail](),
+	"SuppressionImport":          reflect.TypeFor[client.SuppressionImport](),
+	"MailImport":                 reflect.TypeFor[client.MailImportResult](),
 	"ImportFailure":              reflect.TypeFor[client.ImportFailure](),
-	"StatsCounts":                reflect.TypeFor[client.Figures](),
+	"StatsCounts":                reflect.TypeFor[client.StatsCounts](),
 	"Key":                        reflect.TypeFor[client.APIKey](),
 	"KeyList":                    reflect.TypeFor[client.Page[client.APIKey]](),
 	"AccountList":                reflect.TypeFor[client.Page[client.Account]](),
@@ -146,7 +146,7 @@ var types = map[string]reflect.Type{
 	"Ownership":                  reflect.TypeFor[client.Ownership](),
 	"Password":                   nil, // a result
 	"Problem":                    reflect.TypeFor[client.Problem](),
-	"DropQueueRequest":           nil, // client.QueueOrder
+	"DropQueueRequest":           nil, // client.QueueRequest
 	"HoldQueueRequest":           nil, // the same
 	"ReleaseQueueRequest":        nil, // the same
 	"RetryQueueRequest":          nil, // the same
@@ -177,7 +177,7 @@ var types = map[string]reflect.Type{
 	"DuplicateTemplateRequest":   nil, // an argument
 	"PublishTemplateRequest":     nil, // an argument
 	"RenderTemplateRequest":      nil, // arguments
-	"RenderedTemplate":           reflect.TypeFor[client.Rendered](),
+	"RenderedTemplate":           reflect.TypeFor[client.RenderedTemplate](),
 	"SendTemplateRequest":        reflect.TypeFor[client.TemplateSend](),
 	"Template":                   reflect.TypeFor[client.Template](),
 	"TemplateSummary":            nil, // client.Template without its content
@@ -200,15 +200,15 @@ var types = map[string]reflect.Type{
 	"WebhookDeliveryList":        reflect.TypeFor[client.Page[client.WebhookDelivery]](),
 	"WebhookDeliveryDetail":      reflect.TypeFor[client.WebhookDeliveryDetail](),
 	"WebhookAttempt":             reflect.TypeFor[client.WebhookAttempt](),
-	"WebhookReplay":              reflect.TypeFor[client.Replayed](),
+	"WebhookReplay":              reflect.TypeFor[client.WebhookReplay](),
 
 	"InboundEmailEvent":          reflect.TypeFor[client.InboundData](),
 	"EventMailbox":               nil, // in client.InboundData
 	"EmptyMetadata":              nil, // the same
 	"InboundEmailEventBody":      reflect.TypeFor[client.Event](),
-	"RateLimitWarningEvent":      reflect.TypeFor[client.LimitData](),
+	"RateLimitWarningEvent":      reflect.TypeFor[client.RateLimitWarningData](),
 	"RateLimitWarningEventBody":  reflect.TypeFor[client.Event](),
-	"DeliveryStatusEvent":        reflect.TypeFor[client.StatusData](),
+	"DeliveryStatusEvent":        reflect.TypeFor[client.DeliveryStatusData](),
 	"DeliveryStatusEventBody":    reflect.TypeFor[client.Event](),
 	"BounceEvent":                reflect.TypeFor[client.BounceData](),
 	"BounceEventBody":            reflect.TypeFor[client.Event](),

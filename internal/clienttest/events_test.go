@@ -33,7 +33,7 @@ func (h *fixture) events() {
 				h.Errorf("the bounce is %s", e.Data)
 			}
 		} else {
-			var s client.StatusData
+			var s client.DeliveryStatusData
 			h.want("a status", e.Decode(&s))
 			if d = s.MessageData; s.Status != client.Bounced || s.Attempts != 1 {
 				h.Errorf("the status is %s", e.Data)

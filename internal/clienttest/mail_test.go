@@ -19,7 +19,7 @@ import (
 
 // receive simulates a received message, which must be accepted for one recipient, and returns its
 // mailbox and id.
-func (h *fixture) receive(s *client.Simulation) (mailbox, id string) {
+func (h *fixture) receive(s *client.SimulatedMessage) (mailbox, id string) {
 	h.Helper()
 	out, err := h.c.SimulateInbound(h.Context(), s)
 	h.want("receiving", err)
@@ -68,7 +68,7 @@ func (h *fixture) mail() {
 	image := strings.Repeat("\x89PNG\r\n\x1a\n", 20_000)
 	logo := client.Bytes("logo.png", []byte(image))
 	logo.ContentID = "logo"
-	box, id := h.receive(&client.Simulation{
+	box, id := h.receive(&client.SimulatedMessage{
 		From: "Bobby <bob@elsewhere.example>", To: []string{"Alice <alice+shop@demo.test>"}, Cc: []string{"carol@elsewhere.example"}, ReplyTo: "desk@elsewhere.example",
 		Subject: "Grüße & mehr", Text: "Hello\r\nAlice", HTML: `<p>Hello</p><img src="cid:logo">`, MessageID: "<1@elsewhere.example>", InReplyTo: "<0@demo.test>",
 		Headers: map[string]string{"List-Id": "News <news.elsewhere.example>"}, RcptTo: []string{"alice+shop@demo.test"},
@@ -81,8 +81,8 @@ func (h *fixture) mail() {
 	m, err := h.c.GetMailboxMessage(ctx, box, id)
 	h.want("showing the message", err)
 	want := client.MessageSummary{
-		MessageID: "<1@elsewhere.example>", Subject: "Grüße & mehr", From: []client.Person{{Name: "Bobby", Email: "bob@elsewhere.example"}},
-		To: []client.Person{{Name: "Alice", Email: "alice+shop@demo.test"}}, Cc: []client.Person{{Email: "carol@elsewhere.example"}}, Date: m.Date,
+		MessageID: "<1@elsewhere.example>", Subject: "Grüße & mehr", From: []client.Address{{Name: "Bobby", Email: "bob@elsewhere.example"}},
+		To: []client.Address{{Name: "Alice", Email: "alice+shop@demo.test"}}, Cc: []client.Address{{Email: "carol@elsewhere.example"}}, Date: m.Date,
 	}
 	if raw(h.T, m.MessageSummary) != raw(h.T, want) || m.Date == nil || m.MailboxID != box || m.ThreadID == "" || m.OutboundID != "" || m.Size < int64(len(image)) ||
 		m.CheckResults != (client.CheckResults{SPF: "pass", DKIM: "fail", DMARC: "none", Spam: "none"}) || time.Since(m.ReceivedAt) > time.Hour {
@@ -123,7 +123,7 @@ func (h *fixture) mail() {
 // findMail tests lists and filters.
 func (h *fixture) findMail(box, first string) {
 	h.Helper()
-	_, second := h.receive(&client.Simulation{From: "eve@other.example", To: []string{"alice@demo.test"}, Subject: "Offer", CheckResults: &client.CheckResults{Spam: "spam"}})
+	_, second := h.receive(&client.SimulatedMessage{From: "eve@other.example", To: []string{"alice@demo.test"}, Subject: "Offer", CheckResults: &client.CheckResults{Spam: "spam"}})
 	ids := func(f client.MailFilter) (ids []string) {
 		for _, m := range collect(h, h.c.MailboxMessages(h.Context(), box, f)) {
 			if m.ID == first || m.ID == second {
@@ -241,7 +241,7 @@ func TestMailOfOthers(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		h := newFixture(t, s)
 		ctx := t.Context()
-		box, id := h.receive(&client.Simulation{From: "bob@elsewhere.example", To: []string{"alice@demo.test"}, Text: "secret"})
+		box, id := h.receive(&client.SimulatedMessage{From: "bob@elsewhere.example", To: []string{"alice@demo.test"}, Text: "secret"})
 		other, err := h.c.CreateDomain(ctx, "other.test")
 		h.want("adding a domain", err)
 		_, err = h.c.VerifyDomainDNS(ctx, other.ID)
@@ -274,7 +274,7 @@ func TestMailOfOthers(t *testing.T) {
 		if list, err := restricted.ListMailboxMessages(ctx, carol.ID, client.MailFilter{}, client.Paging{}); err != nil || len(list.Data) != 0 {
 			t.Errorf("its own: %v, %v", list, err)
 		}
-		out, err := restricted.SimulateInbound(ctx, &client.Simulation{From: "bob@elsewhere.example", To: []string{"carol@other.test", "alice@demo.test"}})
+		out, err := restricted.SimulateInbound(ctx, &client.SimulatedMessage{From: "bob@elsewhere.example", To: []string{"carol@other.test", "alice@demo.test"}})
 		h.want("receiving with the restricted key", err)
 		if !out.Accepted || out.Recipients[0].ID == "" || out.Recipients[1].SMTPCode != 550 || out.Recipients[1].EnhancedCode != "5.7.1" || out.Recipients[1].ID != "" {
 			t.Errorf("received %+v", out)
@@ -365,7 +365,7 @@ func TestHostileMail(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := servertest.Start(t)
 			h := newFixture(t, s)
-			box, id := h.receive(&client.Simulation{Raw: []byte(c.raw), RcptTo: []string{"alice@demo.test"}, MailFrom: new("")})
+			box, id := h.receive(&client.SimulatedMessage{Raw: []byte(c.raw), RcptTo: []string{"alice@demo.test"}, MailFrom: new("")})
 			m, err := h.c.GetMailboxMessage(t.Context(), box, id)
 			h.want("showing it", err)
 			if !strings.HasSuffix(h.raw(box, id), c.raw) {

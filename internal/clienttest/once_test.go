@@ -28,7 +28,7 @@ func TestSentOnceThoughTheAnswerWasLost(t *testing.T) {
 }
 
 // alone fails the test unless a is the only sent message.
-func alone(t *testing.T, c *client.Client, a *client.Accepted) {
+func alone(t *testing.T, c *client.Client, a *client.AcceptedMessage) {
 	t.Helper()
 	page, err := c.ListMessages(t.Context(), client.MessageFilter{}, client.Paging{})
 	if err != nil || len(page.Data) != 1 || page.Data[0].ID != a.ID {
@@ -41,7 +41,7 @@ func alone(t *testing.T, c *client.Client, a *client.Accepted) {
 func TestSentOnceByMany(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c, _, _ := to(t, s, s.Dev.APIKey, client.WithAttempts(1000))
-		got := make([]*client.Accepted, 50)
+		got := make([]*client.AcceptedMessage, 50)
 		var all sync.WaitGroup
 		for i := range got {
 			all.Go(func() {

@@ -22,7 +22,7 @@ func (h *fixture) operator() {
 
 	_, err = h.c.ListQueueHolds(ctx)
 	refused(h, "a customer", err, 403, "missing_scope")
-	_, err = h.c.HoldQueue(ctx, client.QueueOrder{All: true})
+	_, err = h.c.HoldQueue(ctx, client.QueueRequest{All: true})
 	refused(h, "a customer's order", err, 403, "missing_scope")
 	_, err = c.ListDomains(ctx, client.Paging{})
 	refused(h, "an operator as a customer", err, 403, "missing_scope")
@@ -30,7 +30,7 @@ func (h *fixture) operator() {
 	refused(h, "a customer who makes an operator", err, 403, "scope_exceeded")
 
 	to := client.QueueFilter{Destination: "held.example.net"}
-	r, err := c.HoldQueue(ctx, client.QueueOrder{QueueFilter: to, Reason: "they asked"})
+	r, err := c.HoldQueue(ctx, client.QueueRequest{QueueFilter: to, Reason: "they asked"})
 	if err != nil || *r != (client.QueueResult{}) {
 		h.Errorf("holding: %+v, %v", r, err)
 	}
@@ -64,11 +64,11 @@ func (h *fixture) operator() {
 	if own, err := h.c.GetMessage(ctx, a.ID); err != nil || !own.Recipients[0].Held {
 		h.Errorf("its account sees %+v, %v", own, err)
 	}
-	r, err = c.DropQueue(ctx, client.QueueOrder{QueueFilter: client.QueueFilter{Message: a.ID}, DryRun: true})
+	r, err = c.DropQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{Message: a.ID}, DryRun: true})
 	if err != nil || r.Matched != 2 || r.Changed != 0 {
 		h.Errorf("counting: %+v, %v", r, err)
 	}
-	r, err = c.DropQueue(ctx, client.QueueOrder{QueueFilter: client.QueueFilter{Message: a.ID}, Reason: "a test", Wait: time.Second})
+	r, err = c.DropQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{Message: a.ID}, Reason: "a test", Wait: time.Second})
 	if err != nil || r.Changed != 2 {
 		h.Errorf("dropping: %+v, %v", r, err)
 	}
@@ -76,11 +76,11 @@ func (h *fixture) operator() {
 	if dropped.Status != "failed" || dropped.Recipients[1].Reply != "Dropped by the operator of the service: a test" || dropped.Recipients[1].Held {
 		h.Errorf("dropped: %+v", dropped)
 	}
-	r, err = c.ReleaseQueue(ctx, client.QueueOrder{QueueFilter: to})
+	r, err = c.ReleaseQueue(ctx, client.QueueRequest{QueueFilter: to})
 	if err != nil || r.More || r.NextCursor != "" {
 		h.Errorf("releasing: %+v, %v", r, err)
 	}
-	r, err = c.RetryQueue(ctx, client.QueueOrder{QueueFilter: client.QueueFilter{Message: a.ID}})
+	r, err = c.RetryQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{Message: a.ID}})
 	if err != nil || r.Changed != 2 {
 		h.Errorf("retrying: %+v, %v", r, err)
 	}
@@ -91,12 +91,12 @@ func (h *fixture) operator() {
 	h.hostDNS(c)
 	h.accountLimits(c, all[0].AccountID)
 	h.accounts(c)
-	_, err = c.DropQueue(ctx, client.QueueOrder{})
+	_, err = c.DropQueue(ctx, client.QueueRequest{})
 	refused(h, "nothing chosen", err, 422, "validation_failed", "all required")
-	_, err = c.DropQueue(ctx, client.QueueOrder{QueueFilter: client.QueueFilter{Message: "x", Account: "nobody@x.test", Destination: "a b", Sender: "-"}, After: "x"})
+	_, err = c.DropQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{Message: "x", Account: "nobody@x.test", Destination: "a b", Sender: "-"}, After: "x"})
 	refused(h, "all at once", err, 422, "validation_failed", "message invalid_id", "account unknown_account", "destination invalid_domain",
 		"sender invalid_sender", "after invalid_cursor")
-	_, err = c.DropQueue(ctx, client.QueueOrder{QueueFilter: client.QueueFilter{State: "failed", OlderThan: -time.Second}, Wait: time.Minute})
+	_, err = c.DropQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{State: "failed", OlderThan: -time.Second}, Wait: time.Minute})
 	refused(h, "all rules", err, 422, "validation_failed", "state unknown_value", "older_than out_of_range", "wait out_of_range", "all required")
 	_, err = c.ListQueueDeliveries(ctx, client.QueueFilter{State: "failed"}, client.Paging{After: "x"})
 	refused(h, "a wrong state", err, 422, "validation_failed", "state unknown_value", "after invalid_cursor")

@@ -47,7 +47,7 @@ func (h *fixture) sandbox() {
 	refused(h, "what was never captured", err, 404, "not_found")
 
 	// A report to the return path bounces the delivery, as if from outside.
-	out, err := h.c.SimulateInbound(ctx, &client.Simulation{
+	out, err := h.c.SimulateInbound(ctx, &client.SimulatedMessage{
 		MailFrom: new(""), RcptTo: []string{c.Envelope.MailFrom},
 		Raw: []byte(fmt.Sprintf("From: mailer-daemon@elsewhere.example\nContent-Type: multipart/report; report-type=delivery-status; boundary=b\n\n"+
 			"--b\n\nsorry\n--b\nContent-Type: message/delivery-status\n\nReporting-MTA: dns; mx.elsewhere.example\n\n"+
@@ -88,17 +88,17 @@ func TestSimulateRefusals(t *testing.T) {
 		large := []client.Attachment{client.Bytes("large", bytes.Repeat([]byte("0123456789abcdef"), 100_000))}
 		for _, c := range []struct {
 			what string
-			s    client.Simulation
+			s    client.SimulatedMessage
 			want string
 		}{
-			{"nobody here", client.Simulation{To: []string{"nobody@demo.test", "x@elsewhere.example"}}, "554 5.5.1, 550 5.1.1, 550 5.7.1"},
-			{"one of two", client.Simulation{To: []string{"nobody@demo.test", "bob@demo.test"}}, "250 2.0.0, 550 5.1.1, 250 2.1.5"},
-			{"two of one", client.Simulation{To: []string{"bob+a@demo.test", "Bob <bob+b@demo.test>", "bob+a@demo.test"}}, "250 2.0.0, 250 2.1.5, 250 2.1.5"},
-			{"a forged return path", client.Simulation{RcptTo: []string{"b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@demo.test"}}, "554 5.5.1, 550 5.1.1"},
-			{"a bare line feed", client.Simulation{RcptTo: []string{"bob@demo.test"}, Raw: []byte("Subject: x\r\n\r\na\nb\r\n")}, "550 5.5.2, 250 2.1.5"},
-			{"a loop", client.Simulation{RcptTo: []string{"bob@demo.test"}, Raw: []byte("Delivered-To: bob@demo.test\r\n\r\n")}, "554 5.4.6, 250 2.1.5"},
-			{"the rest of the room", client.Simulation{To: []string{"bob@demo.test"}, Attachments: large}, "250 2.0.0, 250 2.1.5"},
-			{"no room", client.Simulation{To: []string{"bob@demo.test"}}, "554 5.5.1, 452 4.2.2"},
+			{"nobody here", client.SimulatedMessage{To: []string{"nobody@demo.test", "x@elsewhere.example"}}, "554 5.5.1, 550 5.1.1, 550 5.7.1"},
+			{"one of two", client.SimulatedMessage{To: []string{"nobody@demo.test", "bob@demo.test"}}, "250 2.0.0, 550 5.1.1, 250 2.1.5"},
+			{"two of one", client.SimulatedMessage{To: []string{"bob+a@demo.test", "Bob <bob+b@demo.test>", "bob+a@demo.test"}}, "250 2.0.0, 250 2.1.5, 250 2.1.5"},
+			{"a forged return path", client.SimulatedMessage{RcptTo: []string{"b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@demo.test"}}, "554 5.5.1, 550 5.1.1"},
+			{"a bare line feed", client.SimulatedMessage{RcptTo: []string{"bob@demo.test"}, Raw: []byte("Subject: x\r\n\r\na\nb\r\n")}, "550 5.5.2, 250 2.1.5"},
+			{"a loop", client.SimulatedMessage{RcptTo: []string{"bob@demo.test"}, Raw: []byte("Delivered-To: bob@demo.test\r\n\r\n")}, "554 5.4.6, 250 2.1.5"},
+			{"the rest of the room", client.SimulatedMessage{To: []string{"bob@demo.test"}, Attachments: large}, "250 2.0.0, 250 2.1.5"},
+			{"no room", client.SimulatedMessage{To: []string{"bob@demo.test"}}, "554 5.5.1, 452 4.2.2"},
 		} {
 			if c.s.Raw == nil {
 				c.s.From = "ann@elsewhere.example"
@@ -115,17 +115,17 @@ func TestSimulateRefusals(t *testing.T) {
 		}
 		for _, c := range []struct {
 			what   string
-			s      client.Simulation
+			s      client.SimulatedMessage
 			faults []string
 		}{
-			{"nothing", client.Simulation{}, []string{"from invalid_address", "rcpt_to required"}},
-			{"no recipient", client.Simulation{From: "ann@elsewhere.example"}, []string{"rcpt_to required"}},
-			{"bad addresses", client.Simulation{From: "ann", To: []string{"bob@demo.test", "b"}, RcptTo: []string{"@"}, MailFrom: new("x")},
+			{"nothing", client.SimulatedMessage{}, []string{"from invalid_address", "rcpt_to required"}},
+			{"no recipient", client.SimulatedMessage{From: "ann@elsewhere.example"}, []string{"rcpt_to required"}},
+			{"bad addresses", client.SimulatedMessage{From: "ann", To: []string{"bob@demo.test", "b"}, RcptTo: []string{"@"}, MailFrom: new("x")},
 				[]string{"from invalid_address", "to[1] invalid_address", "mail_from invalid_address", "rcpt_to[0] invalid_address"}},
-			{"fields beside raw", client.Simulation{Raw: []byte("Subject: x\r\n\r\n"), Text: "y", Subject: "z"}, []string{"subject not_with_raw", "text not_with_raw", "rcpt_to required"}},
-			{"headers", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Headers: map[string]string{"X-A": "b\r\nX-C: d", "From": "x", "a b": "c"}},
+			{"fields beside raw", client.SimulatedMessage{Raw: []byte("Subject: x\r\n\r\n"), Text: "y", Subject: "z"}, []string{"subject not_with_raw", "text not_with_raw", "rcpt_to required"}},
+			{"headers", client.SimulatedMessage{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, Headers: map[string]string{"X-A": "b\r\nX-C: d", "From": "x", "a b": "c"}},
 				[]string{"headers name", "headers.X-A control_character", "headers name"}},
-			{"check_results", client.Simulation{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, CheckResults: &client.CheckResults{SPF: "yes", Spam: "pass"}},
+			{"check_results", client.SimulatedMessage{From: "ann@elsewhere.example", To: []string{"bob@demo.test"}, CheckResults: &client.CheckResults{SPF: "yes", Spam: "pass"}},
 				[]string{"check_results.spf unknown_value", "check_results.spam unknown_value"}},
 		} {
 			_, err := h.c.SimulateInbound(ctx, &c.s)

@@ -135,7 +135,7 @@ func (s *service) events() map[string]int {
 	s.t.Helper()
 	seen := map[string]int{}
 	for e, err := range s.Client().Events(s.t.Context(), client.EventFilter{Types: []string{"delivery_status"}}) {
-		var d client.StatusData
+		var d client.DeliveryStatusData
 		if err == nil {
 			err = e.Decode(&d)
 		}

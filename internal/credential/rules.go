@@ -20,11 +20,11 @@ const (
 	MaxLength = 256 // bytes
 )
 
-// Check returns the rules that a password breaks, as errors of the named request field. A password
+// CheckNewPassword returns the rules that a password breaks, as errors of the named request field. A password
 // has 8 characters at least and 256 bytes at most. It contains an upper-case and a lower-case
 // letter of any script, a digit and a special character (anything else, including space). It
 // contains no control characters.
-func Check(field, password string) fault.FieldErrors {
+func CheckNewPassword(field, password string) fault.FieldErrors {
 	var f fault.FieldErrors
 	if len(password) > MaxLength {
 		f.Add(field, "too_long", "Must have at most %d bytes.", MaxLength)

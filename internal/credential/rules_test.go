@@ -35,7 +35,7 @@ func TestCheck(t *testing.T) {
 		{"Passw0rd!\x00", []string{"invalid_character"}},
 		{"Passw0rd!\xff", []string{"invalid_character"}},
 	} {
-		f := Check("password", c.password)
+		f := CheckNewPassword("password", c.password)
 		var got []string
 		for _, field := range f {
 			got = append(got, field.Code)

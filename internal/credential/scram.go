@@ -49,8 +49,8 @@ type SCRAM struct {
 	Offered bool   // if false, verifiers are still stored, for when it is offered
 }
 
-// Offers reports whether clients may use SCRAM-SHA-256.
-func (s *SCRAM) Offers() bool { return s != nil && s.Offered }
+// IsOffered reports whether clients may use SCRAM-SHA-256.
+func (s *SCRAM) IsOffered() bool { return s != nil && s.Offered }
 
 // Verifiers returns the verifiers to store for the spellings of a name's password, in the form of
 // RFC 5803 §2 and separated by blanks. It fails as Hasher.Hash does.

@@ -115,7 +115,7 @@ func TestScram(t *testing.T) {
 	if v, err := (*SCRAM)(nil).Verifiers(ctx, Requester{}, "ann@example.com", "Passw0rd!"); v != "" || err != nil {
 		t.Errorf("off, and stored %q, %v", v, err)
 	}
-	if (*SCRAM)(nil).Offers() || (*SCRAM)(nil).NeedsVerifiers("ann@example.com", "") || (&SCRAM{}).Offers() || !s.Offers() {
+	if (*SCRAM)(nil).IsOffered() || (*SCRAM)(nil).NeedsVerifiers("ann@example.com", "") || (&SCRAM{}).IsOffered() || !s.IsOffered() {
 		t.Error("does not know what is offered")
 	}
 	ctx, cancel := context.WithCancel(ctx)

@@ -121,7 +121,7 @@ func (s *slotQueue) enqueue(by Requester) (*waiter, error) {
 	defer s.mu.Unlock()
 	for i, key := range w.keys {
 		if g := s.groups[key]; i < limitedGroups && g != nil && g.waiting >= maxGroupQueue {
-			return nil, tooManyLogins()
+			return nil, tooManyLoginsError()
 		}
 	}
 	for i, key := range w.keys {
@@ -150,7 +150,7 @@ func (s *slotQueue) dropLast() {
 		}
 	}
 	w := s.queue[last]
-	w.err = tooManyLogins()
+	w.err = tooManyLoginsError()
 	s.remove(last)
 	close(w.ready)
 }
@@ -258,7 +258,7 @@ func (w *waiter) usage() (used [groupCount]int) {
 	return used
 }
 
-func tooManyLogins() error {
+func tooManyLoginsError() error {
 	err := fault.New(fault.RateLimited, "too_many_logins", "Too many passwords are being checked. Try again in a few seconds.")
 	err.RetryAfter = queueRetryAfter
 	return err

@@ -8,9 +8,9 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// accessPage is the data of the page with a mailbox's app passwords and sign-ins, for the customer
+// mailboxAccessPage is the data of the page with a mailbox's app passwords and sign-ins, for the customer
 // and for the mailbox owner.
-type accessPage struct {
+type mailboxAccessPage struct {
 	Mailbox mailbox.Mailbox
 	Path    string // path of the page
 	Apps    []mailbox.AppPassword
@@ -19,8 +19,8 @@ type accessPage struct {
 	Pager   pager
 }
 
-func (d *Dashboard) loadAccessPage(v *requestContext, m mailbox.Mailbox, path string) (page, error) {
-	s := accessPage{Mailbox: m, Path: path}
+func (d *Dashboard) loadMailboxAccessPage(v *requestContext, m mailbox.Mailbox, path string) (page, error) {
+	s := mailboxAccessPage{Mailbox: m, Path: path}
 	var err error
 	// All app passwords of a mailbox fit on one page.
 	if s.Apps, _, err = d.Mailboxes.AppPasswords(v.ctx, m.Account, m.ID, db.Page{Limit: db.MaxPageSize}); err != nil {
@@ -63,14 +63,14 @@ func (d *Dashboard) revokeAppPasswordOf(v *requestContext, m mailbox.Mailbox, pa
 	return actionResult{RedirectTo: path, Summary: "Revoked an app password of " + m.Address + "."}, d.Mailboxes.RevokeAppPassword(v.ctx, m.Account, m.ID, id)
 }
 
-func accessPath(m mailbox.Mailbox) string { return "/mailboxes/" + m.ID.String() + "/access" }
+func mailboxAccessPath(m mailbox.Mailbox) string { return "/mailboxes/" + m.ID.String() + "/access" }
 
-func (d *Dashboard) access(v *requestContext) (page, error) {
+func (d *Dashboard) mailboxAccess(v *requestContext) (page, error) {
 	m, err := d.findMailbox(v)
 	if err != nil {
 		return page{}, err
 	}
-	return d.loadAccessPage(v, m, accessPath(m))
+	return d.loadMailboxAccessPage(v, m, mailboxAccessPath(m))
 }
 
 func (d *Dashboard) createAppPassword(v *requestContext) (actionResult, error) {
@@ -78,7 +78,7 @@ func (d *Dashboard) createAppPassword(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	return d.createAppPasswordFor(v, m, accessPath(m))
+	return d.createAppPasswordFor(v, m, mailboxAccessPath(m))
 }
 
 func (d *Dashboard) revokeAppPassword(v *requestContext) (actionResult, error) {
@@ -86,7 +86,7 @@ func (d *Dashboard) revokeAppPassword(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	return d.revokeAppPasswordOf(v, m, accessPath(m))
+	return d.revokeAppPasswordOf(v, m, mailboxAccessPath(m))
 }
 
 // ownerAccessPath is the path of the mailbox owner's page.
@@ -97,7 +97,7 @@ func (d *Dashboard) ownerAccess(v *requestContext) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	p, err := d.loadAccessPage(v, m, ownerAccessPath)
+	p, err := d.loadMailboxAccessPage(v, m, ownerAccessPath)
 	p.Owner = m.Address
 	return p, err
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// sendProfile responds with a mailbox's configuration profile for Apple devices, with a password
+// writeAppleProfile responds with a mailbox's configuration profile for Apple devices, with a password
 // unless it is "".
-func (d *Dashboard) sendProfile(v *requestContext, m mailbox.Mailbox, password string) error {
-	text, err := d.ClientSetup.Profile(v.ctx, m.Address, m.DisplayName, password)
+func (d *Dashboard) writeAppleProfile(v *requestContext, m mailbox.Mailbox, password string) error {
+	text, err := d.ClientSetup.AppleProfile(v.ctx, m.Address, m.DisplayName, password)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (d *Dashboard) sendProfile(v *requestContext, m mailbox.Mailbox, password s
 // createProfileFor creates an app password for a device and returns it only inside the profile.
 func (d *Dashboard) createProfileFor(v *requestContext, m mailbox.Mailbox) (actionResult, error) {
 	made, password, err := d.Mailboxes.CreateAppPassword(v.ctx, m.Account, m.ID, v.formText("name"), []string{string(mailbox.IMAP), string(mailbox.SMTP)})
-	return actionResult{Summary: "Made a profile of " + m.Address + " with an app password for " + made.Name + ".", Respond: func() error { return d.sendProfile(v, m, password) }}, err
+	return actionResult{Summary: "Made a profile of " + m.Address + " with an app password for " + made.Name + ".", Respond: func() error { return d.writeAppleProfile(v, m, password) }}, err
 }
 
 // profileLinkPage shows a profile link for a phone once.
@@ -98,7 +98,7 @@ func (d *Dashboard) profileLink(v *requestContext) (page, error) {
 // redeemProfileLink uses the link up and responds with the profile and its password.
 func (d *Dashboard) redeemProfileLink(v *requestContext) (actionResult, error) {
 	m, made, password, err := d.Mailboxes.RedeemProfileLink(v.ctx, v.r.PathValue("token"))
-	v.setOwner(m)
+	v.setMailboxOwner(m)
 	return actionResult{Summary: "Took the profile of " + m.Address + " with an app password for " + made.Name + ".",
-		Respond: func() error { return d.sendProfile(v, m, password) }}, err
+		Respond: func() error { return d.writeAppleProfile(v, m, password) }}, err
 }

@@ -47,8 +47,13 @@ func browse(t *testing.T, s *servertest.Server) *browser {
 func browseAt(t *testing.T, base, rules string) *browser {
 	t.Helper()
 	path := needtest.Program(t, "chromium")
+	tmp, err := os.MkdirTemp("", "chromium") // t.TempDir would fail if a process still writes at the end
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(tmp) })
 	alloc, cancel := chromedp.NewExecAllocator(t.Context(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WindowSize(1280, 860), chromedp.WSURLReadTimeout(patience),
+		chromedp.ExecPath(path), chromedp.Env("TMPDIR="+tmp), chromedp.NoSandbox, chromedp.WindowSize(1280, 860), chromedp.WSURLReadTimeout(patience),
 		chromedp.Flag("hide-scrollbars", true), chromedp.Flag("font-render-hinting", "none"),
 		chromedp.Flag("host-resolver-rules", rules), chromedp.Flag("ignore-certificate-errors", rules != ""))...)
 	t.Cleanup(cancel)

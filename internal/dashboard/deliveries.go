@@ -59,8 +59,8 @@ type webhookAttemptView struct {
 	Request string
 }
 
-func (d *Dashboard) delivery(v *requestContext) (page, error) {
-	w, id, err := d.findDelivery(v)
+func (d *Dashboard) webhookDelivery(v *requestContext) (page, error) {
+	w, id, err := d.findWebhookDelivery(v)
 	if err != nil {
 		return page{}, err
 	}
@@ -83,7 +83,7 @@ func (d *Dashboard) delivery(v *requestContext) (page, error) {
 		}
 		s.Attempts = append(s.Attempts, webhookAttemptView{a, b.String()})
 	}
-	body, err := d.Webhooks.Body(v.ctx, v.session.Account, w.ID, id, v.session.ReadsMail)
+	body, err := d.Webhooks.DeliveryBody(v.ctx, v.session.Account, w.ID, id, v.session.ReadsMail)
 	s.Withheld = err == nil && body == nil
 	if err == nil && found.Content && !found.Test && !s.Withheld {
 		err = v.auditMailRead("Read a message in a delivery to a webhook", mailbox.Mailbox{})
@@ -98,7 +98,7 @@ func (d *Dashboard) delivery(v *requestContext) (page, error) {
 	return page{Template: "delivery", Title: "Delivery", Section: "webhooks", Data: s}, nil
 }
 
-func (d *Dashboard) findDelivery(v *requestContext) (webhook.Webhook, db.ID, error) {
+func (d *Dashboard) findWebhookDelivery(v *requestContext) (webhook.Webhook, db.ID, error) {
 	w, err := d.findWebhook(v)
 	if err != nil {
 		return w, 0, err
@@ -107,7 +107,7 @@ func (d *Dashboard) findDelivery(v *requestContext) (webhook.Webhook, db.ID, err
 	return w, id, err
 }
 
-func deliveryPath(hook, id db.ID) string {
+func webhookDeliveryPath(hook, id db.ID) string {
 	return "/webhooks/" + hook.String() + "/deliveries/" + id.String()
 }
 
@@ -117,16 +117,16 @@ func (d *Dashboard) testWebhook(v *requestContext) (actionResult, error) {
 		return actionResult{}, err
 	}
 	made, _, err := d.Webhooks.Test(v.ctx, v.session.Account, w.ID, v.formText("event"))
-	return actionResult{RedirectTo: deliveryPath(w.ID, made.ID), Summary: "Sent a test to the webhook " + webhook.Origin(w.URL) + "."}, err
+	return actionResult{RedirectTo: webhookDeliveryPath(w.ID, made.ID), Summary: "Sent a test to the webhook " + webhook.Origin(w.URL) + "."}, err
 }
 
 func (d *Dashboard) redeliverWebhook(v *requestContext) (actionResult, error) {
-	w, id, err := d.findDelivery(v)
+	w, id, err := d.findWebhookDelivery(v)
 	if err != nil {
 		return actionResult{}, err
 	}
 	_, err = d.Webhooks.Redeliver(v.ctx, v.session.Account, w.ID, id)
-	return actionResult{RedirectTo: deliveryPath(w.ID, id), Summary: "Sending an event to the webhook " + webhook.Origin(w.URL) + " again."}, err
+	return actionResult{RedirectTo: webhookDeliveryPath(w.ID, id), Summary: "Sending an event to the webhook " + webhook.Origin(w.URL) + " again."}, err
 }
 
 // replayWebhook replays the events since a time.

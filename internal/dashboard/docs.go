@@ -14,7 +14,7 @@ type docsData struct {
 	Now    string // path of the current page, for the table of contents
 	Find   string
 	Guide  *guide
-	Of     *resource
+	Of     *referencePage
 	Hits   []searchHit
 }
 

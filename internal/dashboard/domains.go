@@ -95,7 +95,7 @@ type domainPage struct {
 	Required, Recommended []domain.Record
 	Waiting               bool // whether records are still being checked: the page polls for updates
 	Keys                  []domain.DKIMKey
-	Providers             []provider
+	Providers             []dnsProvider
 }
 
 func (d *Dashboard) domain(v *requestContext) (page, error) {
@@ -175,7 +175,7 @@ func (v *requestContext) writeZone(name, text string) {
 	_, _ = v.w.Write([]byte(text))
 }
 
-func (d *Dashboard) rotateKeys(v *requestContext) (actionResult, error) {
+func (d *Dashboard) rotateDKIMKeys(v *requestContext) (actionResult, error) {
 	id, err := v.pathID("id")
 	if err != nil {
 		return actionResult{}, err
@@ -184,7 +184,7 @@ func (d *Dashboard) rotateKeys(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/domains/" + id.String(), Summary: "New keys are made: publish their records, and they will be used."}, err
 }
 
-func (d *Dashboard) setKeyRotation(v *requestContext) (actionResult, error) {
+func (d *Dashboard) setDKIMRotation(v *requestContext) (actionResult, error) {
 	id, err := v.pathID("id")
 	if err != nil {
 		return actionResult{}, err
@@ -212,10 +212,10 @@ func (d *Dashboard) deleteDomain(v *requestContext) (actionResult, error) {
 	return actionResult{RedirectTo: "/domains", Summary: "Deleted the domain " + found.DisplayName + "."}, d.Domains.Delete(v.ctx, v.session.Account, id)
 }
 
-// provider describes where a DNS provider has its record settings, and its quirks.
-type provider struct{ Name, Where, Quirk string }
+// dnsProvider describes where a DNS provider has its record settings, and its quirks.
+type dnsProvider struct{ Name, Where, Quirk string }
 
-var providers = []provider{
+var providers = []dnsProvider{
 	{"Cloudflare", "Choose the domain, then DNS, Records, Add record.", "Leave the cloud grey (DNS only) for every record of mail: a proxied name does not take mail. Names may be entered in full."},
 	{"Amazon Route 53", "Hosted zones, the domain, Create record.", "TXT values stand in double quotes, each piece at most 255 characters; an MX value begins with its priority, as in “10 mail.example.net”."},
 	{"Gandi", "Domain, the domain, DNS Records, Add.", "The name is without the domain, “@” for the domain itself. A target outside of your domain ends with a dot, else Gandi appends your domain."},

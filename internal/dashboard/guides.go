@@ -32,7 +32,7 @@ var guideFiles embed.FS
 // manual is the documentation at /docs.
 type manual struct {
 	Guides    []*guide
-	Resources []*resource
+	Resources []*referencePage
 	About     template.HTML // introduction to the API
 	passages  []passage
 }
@@ -84,10 +84,10 @@ func newManual(reference []byte, base string, dev bool) (*manual, error) {
 		return nil, err
 	}
 	if !dev {
-		m.Resources = slices.DeleteFunc(m.Resources, func(r *resource) bool { return r.Slug == "sandbox" })
+		m.Resources = slices.DeleteFunc(m.Resources, func(r *referencePage) bool { return r.Slug == "sandbox" })
 	}
 	for _, r := range m.Resources {
-		m.indexResource(r)
+		m.indexReferencePage(r)
 	}
 	return m, nil
 }
@@ -210,7 +210,7 @@ func plainText(n ast.Node, source []byte) string {
 	return strings.TrimSpace(out.String())
 }
 
-func (m *manual) indexResource(r *resource) {
+func (m *manual) indexReferencePage(r *referencePage) {
 	m.add(passage{Title: r.Name, In: "API", Path: "/docs/api/" + r.Slug, text: stripTags(r.Text)})
 	for _, o := range r.Operations {
 		words := []string{o.Method, o.Path, stripTags(o.Text)}

@@ -18,8 +18,8 @@ func dmarcOptions() [][2]string {
 	}
 }
 
-// spamFilteringOptions are the actions for mail that the spam filter flags.
-func spamFilteringOptions() [][2]string {
+// spamActionOptions are the actions for mail that the spam filter flags.
+func spamActionOptions() [][2]string {
 	return [][2]string{
 		{string(domain.EnforceFully), "Do as the filter asks: refuse it or file it in Junk"},
 		{string(domain.EnforceJunk), "File it in Junk, refuse nothing"},
@@ -36,8 +36,8 @@ func stsOptions() [][2]string {
 	}
 }
 
-// spamFilterOptions are the strictness levels of a mailbox's spam filter.
-func spamFilterOptions() [][2]string {
+// spamStrictnessOptions are the strictness levels of a mailbox's spam filter.
+func spamStrictnessOptions() [][2]string {
 	words := map[mailbox.SpamFilter]string{
 		mailbox.SpamOff:     "Off: nothing goes to Junk for it",
 		mailbox.SpamLenient: "Lenient: it takes about twice the points, and nothing is refused",

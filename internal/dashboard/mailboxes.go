@@ -176,7 +176,7 @@ func (d *Dashboard) findMailbox(v *requestContext) (mailbox.Mailbox, error) {
 // mailboxPage is the data of a mailbox's page.
 type mailboxPage struct {
 	mailbox.Mailbox
-	Away vacationForms
+	Away replyAndForwardingForms
 }
 
 func (d *Dashboard) mailbox(v *requestContext) (page, error) {
@@ -185,7 +185,7 @@ func (d *Dashboard) mailbox(v *requestContext) (page, error) {
 		return page{}, err
 	}
 	s := mailboxPage{Mailbox: m}
-	s.Away, err = d.loadVacationForms(v, m, "/mailboxes/"+m.ID.String())
+	s.Away, err = d.loadReplyAndForwardingForms(v, m, "/mailboxes/"+m.ID.String())
 	return page{Template: "mailbox", Title: m.Address, Section: "mailboxes", Data: s}, err
 }
 

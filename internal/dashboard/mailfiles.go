@@ -56,7 +56,7 @@ func (d *Dashboard) mailFiles(v *requestContext) (page, error) {
 // mailImportPage is the result of an import.
 type mailImportPage struct {
 	Box mailbox.Mailbox
-	mailio.Result
+	mailio.ImportResult
 	Trouble string // why it ended early
 }
 
@@ -96,15 +96,15 @@ func (d *Dashboard) importMail(v *requestContext) (actionResult, error) {
 			if err != nil {
 				_, _ = io.Copy(io.Discard, io.LimitReader(body, maxDrainBytes)) // the error is already known
 			}
-			body.Finish(err == nil)
+			body.PrepareResponse(err == nil)
 			return d.importResult(m, result, mailUploadError(err))
 		}
 	}
 }
 
 // importResult shows the result of an import, including one that ended early.
-func (d *Dashboard) importResult(m mailbox.Mailbox, result mailio.Result, err error) (actionResult, error) {
-	shown := mailImportPage{Box: m, Result: result}
+func (d *Dashboard) importResult(m mailbox.Mailbox, result mailio.ImportResult, err error) (actionResult, error) {
+	shown := mailImportPage{Box: m, ImportResult: result}
 	var f *fault.Error
 	status := http.StatusOK
 	switch {
@@ -193,8 +193,8 @@ type revalidatingStream struct {
 }
 
 // uploadBody wraps the request's body in a revalidatingStream.
-func (v *requestContext) uploadBody() *mailio.BodyReader {
-	body := mailio.NewBodyReader(v.w, v.r)
+func (v *requestContext) uploadBody() *mailio.RequestBodyReader {
+	body := mailio.NewRequestBodyReader(v.w, v.r)
 	v.r.Body = struct {
 		io.Reader
 		io.Closer

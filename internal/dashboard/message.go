@@ -89,7 +89,7 @@ func (d *Dashboard) message(v *requestContext) (page, error) {
 		return page{}, err
 	}
 	if s.Withheld = !v.session.ReadsMail; !s.Withheld {
-		s.Letter, err = v.readMessage("/messages/"+s.Message.ID.String(), d.openSentMessage(v, auditReadMessage))
+		s.Letter, err = v.readMessage("/messages/"+s.Message.ID.String(), d.sentOpener(v, auditReadMessage))
 	}
 	if s.Sealed = fault.Is(err, fault.Denied); err != nil && !s.Sealed {
 		return page{}, err
@@ -122,10 +122,10 @@ func (d *Dashboard) messageProgress(v *requestContext) (page, error) {
 	return page{Template: "message", Part: true, Data: s}, err
 }
 
-// openSentMessage returns an opener of the message that the path names. told is the audit log
+// sentOpener returns an opener of the message that the path names. told is the audit log
 // description.
-func (d *Dashboard) openSentMessage(v *requestContext, told string) messageOpener {
-	return func() (*message.Index, *blob.Reader, error) {
+func (d *Dashboard) sentOpener(v *requestContext, told string) messageOpener {
+	return func() (*message.Structure, *blob.Reader, error) {
 		id, err := v.pathID("id")
 		if err == nil {
 			_, err = d.Outbox.Get(v.ctx, v.session.Account, id)
@@ -141,15 +141,15 @@ func (d *Dashboard) openSentMessage(v *requestContext, told string) messageOpene
 }
 
 func (d *Dashboard) messagePreview(v *requestContext) error {
-	return v.writePreview(d.openSentMessage(v, auditReadMessage))
+	return v.writePreview(d.sentOpener(v, auditReadMessage))
 }
 
 func (d *Dashboard) messageRaw(v *requestContext) error {
-	return v.downloadRaw(v.r.PathValue("id"), d.openSentMessage(v, auditDownloadedMessage))
+	return v.downloadRaw(v.r.PathValue("id"), d.sentOpener(v, auditDownloadedMessage))
 }
 
 func (d *Dashboard) messageAttachment(v *requestContext) error {
-	return v.downloadAttachment(d.openSentMessage(v, auditDownloadedFile))
+	return v.downloadAttachment(d.sentOpener(v, auditDownloadedFile))
 }
 
 func (d *Dashboard) cancelMessage(v *requestContext) (actionResult, error) {

@@ -300,7 +300,7 @@ func (d *Dashboard) searchMessages(v *requestContext, l *messageSearch, at db.Pa
 	if back {
 		slices.Reverse(l.results)
 	}
-	return d.fillMailboxAddresses(v, l)
+	return d.fillAddressesAndDropDeleted(v, l)
 }
 
 // searchReceived searches received messages: in the selected mailbox, in the recipient's mailbox,
@@ -319,9 +319,9 @@ func (d *Dashboard) searchReceived(v *requestContext, l *messageSearch, at db.Pa
 	return d.Searcher.ListReceived(v.ctx, v.session.Account, filter, at)
 }
 
-// fillMailboxAddresses adds the mailbox addresses of received messages, and removes messages in
+// fillAddressesAndDropDeleted adds the mailbox addresses of received messages, and removes messages in
 // deleted mailboxes.
-func (d *Dashboard) fillMailboxAddresses(v *requestContext, l *messageSearch) error {
+func (d *Dashboard) fillAddressesAndDropDeleted(v *requestContext, l *messageSearch) error {
 	addresses := map[db.ID]string{}
 	for _, m := range l.results {
 		if _, known := addresses[m.mailbox]; known || m.mailbox == 0 {

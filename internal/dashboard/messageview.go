@@ -27,7 +27,7 @@ type messageView struct {
 }
 
 // messageOpener opens a message and the index of its parts.
-type messageOpener func() (*message.Index, *blob.Reader, error)
+type messageOpener func() (*message.Structure, *blob.Reader, error)
 
 func (v *requestContext) readMessage(path string, open messageOpener) (l messageView, err error) {
 	l.Path = path

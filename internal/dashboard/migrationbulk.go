@@ -40,7 +40,7 @@ func (d *Dashboard) addMigrations(v *requestContext) (actionResult, error) {
 	var bad fault.FieldErrors
 	server := v.formSource(&bad)
 	bad = withoutFields(bad, "username", "password") // these are in the lines
-	plans, err := d.parsePlans(v, &bad, server)
+	plans, err := d.parsePlannedMigrations(v, &bad, server)
 	if err != nil {
 		return actionResult{}, err
 	}
@@ -89,9 +89,9 @@ next:
 	return rest
 }
 
-// parsePlans parses the lines. Each has the user name and password on the source, and the mailbox
+// parsePlannedMigrations parses the lines. Each has the user name and password on the source, and the mailbox
 // here. The mailbox may be omitted if the user name is its address.
-func (d *Dashboard) parsePlans(v *requestContext, bad *fault.FieldErrors, server migration.Source) (plans []plannedMigration, err error) {
+func (d *Dashboard) parsePlannedMigrations(v *requestContext, bad *fault.FieldErrors, server migration.Source) (plans []plannedMigration, err error) {
 	r := csv.NewReader(strings.NewReader(v.form.Get("lines")))
 	r.FieldsPerRecord, r.TrimLeadingSpace, r.LazyQuotes = -1, true, false
 	wrong := func(line int, what string) {
@@ -115,7 +115,7 @@ func (d *Dashboard) parsePlans(v *requestContext, bad *fault.FieldErrors, server
 			bad.Add("lines", "too_many", "Give at most %d lines at a time.", maxBulkLines)
 			return nil, nil
 		}
-		p, what, err := d.parsePlan(v, record, server)
+		p, what, err := d.parsePlannedMigration(v, record, server)
 		if err != nil {
 			return nil, err
 		}
@@ -132,8 +132,8 @@ func (d *Dashboard) parsePlans(v *requestContext, bad *fault.FieldErrors, server
 	return plans, nil
 }
 
-// parsePlan parses one line. wrong describes an error without repeating the line's content.
-func (d *Dashboard) parsePlan(v *requestContext, record []string, server migration.Source) (p plannedMigration, wrong string, err error) {
+// parsePlannedMigration parses one line. wrong describes an error without repeating the line's content.
+func (d *Dashboard) parsePlannedMigration(v *requestContext, record []string, server migration.Source) (p plannedMigration, wrong string, err error) {
 	if len(record) < 2 || len(record) > 3 {
 		return p, "it needs a user name, a password and a mailbox, with commas between them.", nil
 	}

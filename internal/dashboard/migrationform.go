@@ -119,13 +119,13 @@ func (v *requestContext) formSource(bad *fault.FieldErrors) (s migration.Source)
 		}
 	}
 	for _, f := range s.Check() {
-		bad.Add(sourceField(f.Path), f.Code, "%s", f.Message)
+		bad.Add(sourceFormField(f.Path), f.Code, "%s", f.Message)
 	}
 	return s
 }
 
-// sourceField returns the form's name for an API field.
-func sourceField(name string) string {
+// sourceFormField returns the form's name for an API field.
+func sourceFormField(name string) string {
 	if name = strings.TrimPrefix(name, "source."); name == "insecure_skip_verify" {
 		return "insecure"
 	}
@@ -140,7 +140,7 @@ func renameSourceFields(err error) error {
 	}
 	var bad fault.FieldErrors
 	for _, field := range f.Fields {
-		bad.Add(sourceField(field.Path), field.Code, "%s", formWording(field.Message))
+		bad.Add(sourceFormField(field.Path), field.Code, "%s", formWording(field.Message))
 	}
 	return bad.Err()
 }

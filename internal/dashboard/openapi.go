@@ -15,23 +15,23 @@ type openAPI struct {
 	Info struct{ Description string }
 	Tags []struct{ Name, Description string }
 
-	Paths      map[string]map[string]*endpoint
-	Webhooks   map[string]map[string]*endpoint
+	Paths      map[string]map[string]*openAPIOperation
+	Webhooks   map[string]map[string]*openAPIOperation
 	Components struct {
 		Schemas   map[string]*schema
-		Responses map[string]*response
+		Responses map[string]*openAPIResponse
 	}
 }
 
-type endpoint struct {
+type openAPIOperation struct {
 	OperationID, Summary, Description string
 	Tags                              []string
 	Parameters                        []*parameter
 	RequestBody                       *struct {
 		Required bool
-		Content  map[string]media
+		Content  map[string]openAPIMedia
 	}
-	Responses map[string]*response
+	Responses map[string]*openAPIResponse
 }
 
 type parameter struct {
@@ -40,13 +40,13 @@ type parameter struct {
 	Schema                *schema
 }
 
-type response struct {
+type openAPIResponse struct {
 	Ref         string `json:"$ref"`
 	Description string
-	Content     map[string]media
+	Content     map[string]openAPIMedia
 }
 
-type media struct {
+type openAPIMedia struct {
 	Schema  *schema
 	Example any
 }

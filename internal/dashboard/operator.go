@@ -42,7 +42,7 @@ func (d *Dashboard) addAccount(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	did, err := d.inviteOwner(v, made, v.formText("email"))
+	did, err := d.inviteAccountOwner(v, made, v.formText("email"))
 	if err != nil { // the account exists nevertheless
 		d.Log.WarnContext(v.ctx, "invitation not sent", "request", v.requestID(), "account", made.ID, "err", err)
 		did = actionResult{RedirectTo: accountPath(made), Customer: made.ID, Summary: "Made the account " + made.Email + ". No invitation could be sent."}
@@ -52,7 +52,7 @@ func (d *Dashboard) addAccount(v *requestContext) (actionResult, error) {
 
 func accountPath(acc account.Account) string { return "/operator/accounts/" + acc.ID.String() }
 
-func (d *Dashboard) inviteOwner(v *requestContext, acc account.Account, email string) (actionResult, error) {
+func (d *Dashboard) inviteAccountOwner(v *requestContext, acc account.Account, email string) (actionResult, error) {
 	err := d.Users.Invite(v.ctx, v.session, acc.ID, acc.Name, email, user.RoleOwner)
 	return actionResult{RedirectTo: accountPath(acc), Customer: acc.ID, Summary: "Sent an invitation to " + email + ", as an owner of the account."}, err
 }
@@ -180,5 +180,5 @@ func (d *Dashboard) resendInvitation(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	return d.inviteOwner(v, acc, acc.Email)
+	return d.inviteAccountOwner(v, acc, acc.Email)
 }

@@ -64,7 +64,7 @@ func TestSuspendTwice(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
+	if err := s.Accounts.EnsureOperatorAccount(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
@@ -95,7 +95,7 @@ func TestActivityOfCustomers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
+	if err := s.Accounts.EnsureOperatorAccount(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {

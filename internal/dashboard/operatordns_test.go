@@ -20,7 +20,7 @@ func TestHostRecords(t *testing.T) {
 	const host = "mail.service.example.com"
 	addr, zone := dnstest.Start(t)
 	s := servertest.Start(t, servertest.Hostname(host, addr))
-	if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
+	if err := s.Accounts.EnsureOperatorAccount(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {
@@ -46,7 +46,7 @@ func TestHostRecords(t *testing.T) {
 		return page
 	}
 
-	key, err := s.Domains.HostKey(t.Context())
+	key, err := s.Domains.HostDKIMKey(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

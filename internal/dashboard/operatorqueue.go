@@ -57,12 +57,12 @@ func (d *Dashboard) runQueueCommand(v *requestContext, verb, past string, do fun
 			break
 		}
 	}
-	told := past + " " + deliveryCount(changed) + " to " + to
+	told := past + " " + formatDeliveryCount(changed) + " to " + to
 	if inHand > 0 {
-		told += "; a node still works on " + deliveryCount(inHand) + ", and holds what it does not finish"
+		told += "; a node still works on " + formatDeliveryCount(inHand) + ", and holds what it does not finish"
 	}
 	if kept > 0 {
-		told += "; another hold keeps " + deliveryCount(kept)
+		told += "; another hold keeps " + formatDeliveryCount(kept)
 	}
 	if or.After == "" {
 		return actionResult{RedirectTo: "/operator/queue", Summary: told + "."}, nil
@@ -70,8 +70,8 @@ func (d *Dashboard) runQueueCommand(v *requestContext, verb, past string, do fun
 	return actionResult{RedirectTo: "/operator/queue?" + encodeQuery("continue", verb, "destination", to, "rest", or.After), Summary: told + ". More are left."}, nil
 }
 
-// deliveryCount describes a number of deliveries.
-func deliveryCount(n int) string {
+// formatDeliveryCount describes a number of deliveries.
+func formatDeliveryCount(n int) string {
 	if n == 1 {
 		return "1 delivery"
 	}

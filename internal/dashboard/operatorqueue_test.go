@@ -27,7 +27,7 @@ var (
 // continues where the last one stopped, and the page says so.
 func TestQueueOfMany(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		if err := s.Accounts.EnsureOperators(t.Context()); err != nil {
+		if err := s.Accounts.EnsureOperatorAccount(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "ops@else.example", Name: "Ops", Password: colleague}, account.OperatorAccount); err != nil {

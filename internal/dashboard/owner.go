@@ -28,7 +28,7 @@ func (d *Dashboard) requireOwner(v *requestContext) (mailbox.Mailbox, error) {
 			err = errResponded
 		}
 	}
-	v.setOwner(m)
+	v.setMailboxOwner(m)
 	if err == nil {
 		err = v.checkFormOwner(v.form.Get(formOwnerField))
 	}
@@ -38,9 +38,9 @@ func (d *Dashboard) requireOwner(v *requestContext) (mailbox.Mailbox, error) {
 	return m, err
 }
 
-// setOwner makes the request one of a mailbox owner, independent of a dashboard session in the same
+// setMailboxOwner makes the request one of a mailbox owner, independent of a dashboard session in the same
 // browser. The owner's actions are in the account's activity, although the owner is not a member.
-func (v *requestContext) setOwner(m mailbox.Mailbox) {
+func (v *requestContext) setMailboxOwner(m mailbox.Mailbox) {
 	v.signedIn, v.ownerMailbox = false, m.ID
 	v.session = user.Session{Account: m.Account, User: user.User{Email: m.Address}}
 }
@@ -107,7 +107,7 @@ func (d *Dashboard) ownerSignOut(v *requestContext) (actionResult, error) {
 // ownerPage is the data of a mailbox owner's page.
 type ownerPage struct {
 	setupPage
-	Away vacationForms
+	Away replyAndForwardingForms
 }
 
 // ownerHome shows a mailbox owner's page.
@@ -120,7 +120,7 @@ func (d *Dashboard) ownerHome(v *requestContext) (page, error) {
 	if s.setupPage, err = d.newSetupPage(m, "/mailbox"); err != nil {
 		return page{}, err
 	}
-	s.Away, err = d.loadVacationForms(v, m, "/mailbox")
+	s.Away, err = d.loadReplyAndForwardingForms(v, m, "/mailbox")
 	return page{Template: "own", Title: m.Address, Owner: m.Address, Data: s}, err
 }
 
@@ -140,7 +140,7 @@ func (d *Dashboard) ownerProfile(v *requestContext) error {
 	if err != nil {
 		return err
 	}
-	return d.sendProfile(v, m, "")
+	return d.writeAppleProfile(v, m, "")
 }
 
 // changeOwnerPassword changes the password after checking the current one, and keeps this browser

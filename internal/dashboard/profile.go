@@ -16,8 +16,8 @@ import (
 	"github.com/mailstead/mailstead/internal/user"
 )
 
-// profilePage is the data of the user's profile page.
-type profilePage struct {
+// userProfilePage is the data of the user's profile page.
+type userProfilePage struct {
 	Sessions []user.Session
 	Current  db.ID
 	Left     int64 // recovery codes left
@@ -30,8 +30,8 @@ type membershipRow struct {
 	Now     bool
 }
 
-func (d *Dashboard) profile(v *requestContext) (page, error) {
-	m := profilePage{Current: v.session.ID}
+func (d *Dashboard) userProfile(v *requestContext) (page, error) {
+	m := userProfilePage{Current: v.session.ID}
 	var err error
 	if m.Sessions, err = d.Users.Sessions(v.ctx, v.session.User.ID); err != nil {
 		return page{}, err

@@ -72,16 +72,16 @@ func (d *Dashboard) receivedMessage(v *requestContext) (page, error) {
 			data.At = p.Date
 		}
 	}
-	if data.Letter, err = v.readMessage("/received/"+box.ID.String()+"/"+k.ID.String(), d.openReceivedMessage(v, auditReadMessage)); fault.Is(err, fault.Denied) {
+	if data.Letter, err = v.readMessage("/received/"+box.ID.String()+"/"+k.ID.String(), d.receivedOpener(v, auditReadMessage)); fault.Is(err, fault.Denied) {
 		data.Sealed, err = true, nil
 	}
 	return page{Template: "arrived", Title: cmp.Or(data.Letter.Subject, noSubject), Section: "messages", Data: data}, err
 }
 
-// openReceivedMessage returns an opener of the message that the path names. told is the audit log
+// receivedOpener returns an opener of the message that the path names. told is the audit log
 // description.
-func (d *Dashboard) openReceivedMessage(v *requestContext, told string) messageOpener {
-	return func() (*message.Index, *blob.Reader, error) {
+func (d *Dashboard) receivedOpener(v *requestContext, told string) messageOpener {
+	return func() (*message.Structure, *blob.Reader, error) {
 		box, k, err := d.findReceived(v)
 		if err == nil {
 			err = v.auditMailRead(told, box)
@@ -94,13 +94,13 @@ func (d *Dashboard) openReceivedMessage(v *requestContext, told string) messageO
 }
 
 func (d *Dashboard) receivedPreview(v *requestContext) error {
-	return v.writePreview(d.openReceivedMessage(v, auditReadMessage))
+	return v.writePreview(d.receivedOpener(v, auditReadMessage))
 }
 
 func (d *Dashboard) receivedRaw(v *requestContext) error {
-	return v.downloadRaw(v.r.PathValue("id"), d.openReceivedMessage(v, auditDownloadedMessage))
+	return v.downloadRaw(v.r.PathValue("id"), d.receivedOpener(v, auditDownloadedMessage))
 }
 
 func (d *Dashboard) receivedAttachment(v *requestContext) error {
-	return v.downloadAttachment(d.openReceivedMessage(v, auditDownloadedFile))
+	return v.downloadAttachment(d.receivedOpener(v, auditDownloadedFile))
 }

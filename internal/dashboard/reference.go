@@ -16,8 +16,8 @@ import (
 	"strings"
 )
 
-// resource is a page of the reference.
-type resource struct {
+// referencePage is a page of the reference.
+type referencePage struct {
 	Slug, Name string
 	Text       template.HTML
 	Operations []*operationDoc
@@ -48,7 +48,7 @@ type codeSample struct{ Language, Text string }
 var goSamples []byte
 
 // readReference builds the reference pages from the document.
-func readReference(text []byte, base string) (pages []*resource, about template.HTML, err error) {
+func readReference(text []byte, base string) (pages []*referencePage, about template.HTML, err error) {
 	o, err := readOpenAPI(text)
 	if err != nil {
 		return nil, "", err
@@ -57,9 +57,9 @@ func readReference(text []byte, base string) (pages []*resource, about template.
 	if err := json.Unmarshal(goSamples, &inGo); err != nil {
 		return nil, "", fmt.Errorf("reading the examples in Go: %w", err)
 	}
-	by := map[string]*resource{}
+	by := map[string]*referencePage{}
 	for _, t := range o.Tags {
-		r := &resource{Slug: slug(t.Name), Name: t.Name, Text: renderMarkdown(t.Description)}
+		r := &referencePage{Slug: slug(t.Name), Name: t.Name, Text: renderMarkdown(t.Description)}
 		by[t.Name] = r
 		pages = append(pages, r)
 	}
@@ -82,8 +82,8 @@ func readReference(text []byte, base string) (pages []*resource, about template.
 }
 
 // eventPayloads documents the events that webhooks receive.
-func (o *openAPI) eventPayloads() *resource {
-	r := &resource{Slug: "payloads", Name: "Event payloads", Text: renderMarkdown("What webhooks are sent, and what lists and streams of events show.")}
+func (o *openAPI) eventPayloads() *referencePage {
+	r := &referencePage{Slug: "payloads", Name: "Event payloads", Text: renderMarkdown("What webhooks are sent, and what lists and streams of events show.")}
 	for _, kind := range slices.Sorted(maps.Keys(o.Webhooks)) {
 		for method, e := range o.Webhooks[kind] {
 			d := &operationDoc{ID: e.OperationID, Method: strings.ToUpper(method), Path: kind, Summary: e.Summary, Text: renderMarkdown(e.Description), Event: true}
@@ -108,7 +108,7 @@ func (o *openAPI) eventPayloads() *resource {
 // methodOrder is the order of a path's operations.
 var methodOrder = map[string]int{http.MethodPost: 1, http.MethodGet: 2, http.MethodPut: 3, http.MethodPatch: 4, http.MethodDelete: 5}
 
-func (o *openAPI) operation(method, path string, e *endpoint, base, inGo string) *operationDoc {
+func (o *openAPI) operation(method, path string, e *openAPIOperation, base, inGo string) *operationDoc {
 	d := &operationDoc{ID: e.OperationID, Method: method, Path: path, Summary: e.Summary, Text: renderMarkdown(e.Description)}
 	call := exampleRequest{method: method, url: base + path}
 	for _, p := range e.Parameters {

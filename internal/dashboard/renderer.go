@@ -203,7 +203,7 @@ func (l *renderer) templateFuncs() template.FuncMap {
 		"count":     formatCount,
 		"share":     percentOf,
 		"megabytes": toMegabytes,
-		"choice":    optionLabel, "enforcements": dmarcOptions, "filterings": spamFilteringOptions, "stsModes": stsOptions, "spamLevels": spamFilterOptions,
+		"choice":    optionLabel, "enforcements": dmarcOptions, "filterings": spamActionOptions, "stsModes": stsOptions, "spamLevels": spamStrictnessOptions,
 		"tone": func(state any) string { return stateTone(fmt.Sprint(state)) },
 		"word": func(state any) string { return stateText(fmt.Sprint(state)) },
 		"join": strings.Join,

@@ -44,7 +44,7 @@ func (d *Dashboard) sandbox(v *requestContext) (page, error) {
 		data.First = m.Address
 	}
 	for _, c := range list {
-		one, err := d.capturedSummary(v, c)
+		one, err := d.newCapturedView(v, c)
 		if _, err = v.reportLost(err); err != nil && !fault.Is(err, fault.NotFound) { // it may have been deleted in the meantime
 			return page{}, err
 		}
@@ -56,7 +56,7 @@ func (d *Dashboard) sandbox(v *requestContext) (page, error) {
 	return page{Template: "sandbox", Title: "Sandbox", Section: "sandbox", Data: data}, nil
 }
 
-func (d *Dashboard) capturedSummary(v *requestContext, c relay.CapturedMessage) (capturedView, error) {
+func (d *Dashboard) newCapturedView(v *requestContext, c relay.CapturedMessage) (capturedView, error) {
 	out := capturedView{CapturedMessage: c, Subject: noSubject}
 	index, r, err := d.SandboxOutbox.Open(v.ctx, c)
 	if err != nil {
@@ -80,8 +80,8 @@ func (d *Dashboard) findCaptured(v *requestContext) (relay.CapturedMessage, erro
 	return d.SandboxOutbox.Get(v.ctx, v.session.Account, "", id)
 }
 
-func (d *Dashboard) openCaptured(v *requestContext, told string) messageOpener {
-	return func() (*message.Index, *blob.Reader, error) {
+func (d *Dashboard) capturedOpener(v *requestContext, told string) messageOpener {
+	return func() (*message.Structure, *blob.Reader, error) {
 		c, err := d.findCaptured(v)
 		if err == nil {
 			err = v.auditMailRead(told+" of the sandbox", mailbox.Mailbox{})
@@ -98,7 +98,7 @@ func (d *Dashboard) capturedMessage(v *requestContext) (page, error) {
 	if err != nil {
 		return page{}, err
 	}
-	l, err := v.readMessage("/sandbox/"+c.ID.String(), d.openCaptured(v, auditReadMessage))
+	l, err := v.readMessage("/sandbox/"+c.ID.String(), d.capturedOpener(v, auditReadMessage))
 	return page{Template: "captured", Title: cmp.Or(l.Subject, noSubject), Section: "sandbox", Data: struct {
 		Captured relay.CapturedMessage
 		Letter   messageView
@@ -106,15 +106,15 @@ func (d *Dashboard) capturedMessage(v *requestContext) (page, error) {
 }
 
 func (d *Dashboard) capturedPreview(v *requestContext) error {
-	return v.writePreview(d.openCaptured(v, auditReadMessage))
+	return v.writePreview(d.capturedOpener(v, auditReadMessage))
 }
 
 func (d *Dashboard) capturedRaw(v *requestContext) error {
-	return v.downloadRaw(v.r.PathValue("id"), d.openCaptured(v, auditDownloadedMessage))
+	return v.downloadRaw(v.r.PathValue("id"), d.capturedOpener(v, auditDownloadedMessage))
 }
 
 func (d *Dashboard) capturedAttachment(v *requestContext) error {
-	return v.downloadAttachment(d.openCaptured(v, auditDownloadedFile))
+	return v.downloadAttachment(d.capturedOpener(v, auditDownloadedFile))
 }
 
 func (d *Dashboard) clearSandbox(v *requestContext) (actionResult, error) {

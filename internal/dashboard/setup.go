@@ -33,7 +33,7 @@ type setupPage struct {
 }
 
 func (d *Dashboard) newSetupPage(m mailbox.Mailbox, path string) (setupPage, error) {
-	s := setupPage{Mailbox: m, Settings: d.ClientSetup.Settings(m.Address, m.DisplayName), Path: path, Access: accessPath(m), OwnersURL: d.BaseURL + "/mailbox"}
+	s := setupPage{Mailbox: m, Settings: d.ClientSetup.Settings(m.Address, m.DisplayName), Path: path, Access: mailboxAccessPath(m), OwnersURL: d.BaseURL + "/mailbox"}
 	if path == "/mailbox" {
 		s.Access = ownerAccessPath
 	}
@@ -86,7 +86,7 @@ func (d *Dashboard) mailboxProfile(v *requestContext) error {
 	if err != nil {
 		return err
 	}
-	return d.sendProfile(v, m, "")
+	return d.writeAppleProfile(v, m, "")
 }
 
 // profileByToken responds with the profile for the QR code's token. The profile has no password.
@@ -99,7 +99,7 @@ func (d *Dashboard) profileByToken(v *requestContext) error {
 	if err != nil {
 		return err
 	}
-	return d.sendProfile(v, m, "")
+	return d.writeAppleProfile(v, m, "")
 }
 
 // muttrc returns the mutt configuration for a mailbox. Names can't break out of it: mutt takes text

@@ -104,7 +104,7 @@ func (d *Dashboard) checkSignInCode(v *requestContext) (actionResult, error) {
 // warnOfWrongCodes warns a user, once a day, that somebody with the password entered too many wrong
 // codes: by mail, and in the activity of the user's accounts.
 func (d *Dashboard) warnOfWrongCodes(ctx context.Context, in user.Session, from netip.Addr) {
-	may, err := d.Users.ShouldWarn(ctx, in.User.ID)
+	may, err := d.Users.ShouldWarnOfWrongCodes(ctx, in.User.ID)
 	if may && err == nil {
 		err = d.sendCodeWarning(ctx, in.User, from)
 	}

@@ -31,7 +31,7 @@ func (d *Dashboard) simulateInbound(v *requestContext) (actionResult, error) {
 		return actionResult{}, err
 	}
 	shown := func(n address.NameAddr) message.Address {
-		return message.Address{Name: n.Name, Local: n.Address.LocalText(), Domain: n.Address.Domain}
+		return message.Address{Name: n.Name, Local: n.Address.UnquotedLocal(), Domain: n.Address.Domain}
 	}
 	now := d.Now()
 	draft := &message.Draft{

@@ -24,12 +24,12 @@ type statItem struct {
 
 const chartDays = 30
 
-func (d *Dashboard) start(v *requestContext) (page, error) {
+func (d *Dashboard) startPage(v *requestContext) (page, error) {
 	if v.isOperator() {
 		v.redirect("/operator")
 		return page{}, errResponded
 	}
-	steps, err := d.steps(v)
+	steps, err := d.setupSteps(v)
 	if err != nil {
 		return page{}, err
 	}
@@ -63,8 +63,8 @@ func (d *Dashboard) start(v *requestContext) (page, error) {
 	}, days}}, nil
 }
 
-// steps returns the setup checklist of an account.
-func (d *Dashboard) steps(v *requestContext) ([]setupStep, error) {
+// setupSteps returns the setup checklist of an account.
+func (d *Dashboard) setupSteps(v *requestContext) ([]setupStep, error) {
 	one := db.Page{Limit: 1}
 	domains, _, err := d.Domains.List(v.ctx, v.session.Account, db.Page{Limit: db.MaxPageSize})
 	if err != nil {

@@ -178,7 +178,7 @@ func (d *Dashboard) importSuppressions(v *requestContext) (actionResult, error) 
 				return actionResult{}, missingCSVFile()
 			}
 			out, err := d.Suppressions.Import(v.ctx, v.session.Account, part, why)
-			body.Finish(err == nil)
+			body.PrepareResponse(err == nil)
 			if err != nil {
 				return actionResult{}, csvUploadError(err)
 			}

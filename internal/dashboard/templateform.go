@@ -142,9 +142,9 @@ func (v *requestContext) formTemplate() (template.Content, error) {
 // unixLineEnds converts the line ends of a form's text to those of templates.
 func unixLineEnds(text string) string { return strings.ReplaceAll(text, "\r\n", "\n") }
 
-// formTrialValues reads the values for a preview. It leaves out invalid values, which the preview
+// formPreviewValues reads the values for a preview. It leaves out invalid values, which the preview
 // reports as missing.
-func (v *requestContext) formTrialValues() json.RawMessage {
+func (v *requestContext) formPreviewValues() json.RawMessage {
 	values := map[string]any{}
 	for _, row := range formVariableRows(v.form) {
 		if row.Key == "" || row.Trial == "" {

@@ -18,7 +18,7 @@ func (d *Dashboard) previewTemplate(v *requestContext) (actionResult, error) {
 	c, err := v.formTemplate()
 	if err == nil {
 		var r template.Output
-		if r, err = d.Templates.PreviewContent(v.ctx, v.session.Account, c, v.formTrialValues()); err == nil {
+		if r, err = d.Templates.PreviewContent(v.ctx, v.session.Account, c, v.formPreviewValues()); err == nil {
 			v.writeTemplatePreview(r)
 			return actionResult{}, errResponded
 		}

@@ -61,7 +61,7 @@ func (d *Dashboard) sendTemplateTest(v *requestContext) (actionResult, error) {
 	if err != nil {
 		return actionResult{}, err
 	}
-	r, err := d.Templates.Preview(v.ctx, v.session.Account, id, t.Number, v.formTrialValues())
+	r, err := d.Templates.Preview(v.ctx, v.session.Account, id, t.Number, v.formPreviewValues())
 	if err != nil {
 		return actionResult{}, err
 	}

@@ -75,7 +75,7 @@ func (d *Dashboard) readThread(v *requestContext, name string, after db.ID) (all
 	if more {
 		next = page[len(page)-1].ID
 	}
-	if page, err = d.DropDeletedMailboxes(v.ctx, v.session.Account, page); err != nil {
+	if page, err = d.OmitDeletedMailboxMessages(v.ctx, v.session.Account, page); err != nil {
 		return nil, 0, err
 	}
 	for _, m := range page {
@@ -92,7 +92,7 @@ func (d *Dashboard) readThread(v *requestContext, name string, after db.ID) (all
 func (d *Dashboard) newThreadMessage(v *requestContext, m web.ThreadMessage) threadMessage {
 	if in := m.Received; in != nil {
 		return threadMessage{ID: in.ID, Path: "/received/" + in.Mailbox.String() + "/" + in.ID.String(), From: in.From, To: strings.Join(in.To, ", "), Subject: in.Subject,
-			At: in.ID.Time(), open: func() (*message.Index, *blob.Reader, error) { return d.Folders.OpenParts(v.ctx, in.ID) }}
+			At: in.ID.Time(), open: func() (*message.Structure, *blob.Reader, error) { return d.Folders.OpenParts(v.ctx, in.ID) }}
 	}
 	out := m.Sent
 	var to []string
@@ -100,7 +100,7 @@ func (d *Dashboard) newThreadMessage(v *requestContext, m web.ThreadMessage) thr
 		to = append(to, r.Recipient)
 	}
 	return threadMessage{ID: out.ID, Path: "/messages/" + out.ID.String(), Out: true, From: out.From, To: strings.Join(to, ", "), Subject: out.Subject, State: string(out.Status), At: out.CreatedAt,
-		open: func() (*message.Index, *blob.Reader, error) {
+		open: func() (*message.Structure, *blob.Reader, error) {
 			return d.Outbox.OpenParts(v.ctx, v.session.Account, out.ID)
 		}}
 }

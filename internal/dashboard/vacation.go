@@ -10,9 +10,9 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// vacationForms is the data of the forms for forwarding and the vacation reply, for the customer
+// replyAndForwardingForms is the data of the forms for forwarding and the vacation reply, for the customer
 // and for the mailbox owner.
-type vacationForms struct {
+type replyAndForwardingForms struct {
 	Mailbox  mailbox.Mailbox
 	Vacation mailbox.Vacation
 	Path     string // path of the page
@@ -23,18 +23,18 @@ type vacationForms struct {
 const yes, no = "yes", "no"
 
 // Answering returns the options for the vacation reply.
-func (vacationForms) Answering() [][2]string { return [][2]string{{no, "No"}, {yes, "Yes"}} }
+func (replyAndForwardingForms) Answering() [][2]string { return [][2]string{{no, "No"}, {yes, "Yes"}} }
 
 // Keeping returns the options for keeping a copy of forwarded mail.
-func (vacationForms) Keeping() [][2]string {
+func (replyAndForwardingForms) Keeping() [][2]string {
 	return [][2]string{{yes, "Yes, it is here too"}, {no, "No, it is only forwarded"}}
 }
 
 // Answers returns the selected option for the vacation reply.
-func (s vacationForms) Answers() string { return yesNo(s.Vacation.Enabled) }
+func (s replyAndForwardingForms) Answers() string { return yesNo(s.Vacation.Enabled) }
 
 // Keeps returns the selected option for keeping a copy.
-func (s vacationForms) Keeps() string { return yesNo(s.Mailbox.KeepCopy) }
+func (s replyAndForwardingForms) Keeps() string { return yesNo(s.Mailbox.KeepCopy) }
 
 func yesNo(is bool) string {
 	if is {
@@ -44,10 +44,10 @@ func yesNo(is bool) string {
 }
 
 // Lines returns the forwarding addresses, one per line.
-func (s vacationForms) Lines() string { return strings.Join(s.Mailbox.ForwardTo(), "\n") }
+func (s replyAndForwardingForms) Lines() string { return strings.Join(s.Mailbox.ForwardTo(), "\n") }
 
 // State returns the state of the vacation reply in a word.
-func (s vacationForms) State() string {
+func (s replyAndForwardingForms) State() string {
 	v := s.Vacation
 	switch {
 	case !v.Enabled:
@@ -64,10 +64,10 @@ func (s vacationForms) State() string {
 const formTimeLayout = "2006-01-02T15:04"
 
 // From returns the start of the vacation reply for the form.
-func (s vacationForms) From() string { return formatFormTime(s.Vacation.StartsAt) }
+func (s replyAndForwardingForms) From() string { return formatFormTime(s.Vacation.StartsAt) }
 
 // Until returns the end of the vacation reply for the form.
-func (s vacationForms) Until() string { return formatFormTime(s.Vacation.EndsAt) }
+func (s replyAndForwardingForms) Until() string { return formatFormTime(s.Vacation.EndsAt) }
 
 func formatFormTime(t time.Time) string {
 	if t.IsZero() {
@@ -76,9 +76,9 @@ func formatFormTime(t time.Time) string {
 	return t.UTC().Format(formTimeLayout)
 }
 
-func (d *Dashboard) loadVacationForms(v *requestContext, m mailbox.Mailbox, path string) (vacationForms, error) {
+func (d *Dashboard) loadReplyAndForwardingForms(v *requestContext, m mailbox.Mailbox, path string) (replyAndForwardingForms, error) {
 	vacation, err := d.Mailboxes.Vacation(v.ctx, m.Account, m.ID)
-	return vacationForms{Mailbox: m, Vacation: vacation, Path: path, now: d.Now()}, err
+	return replyAndForwardingForms{Mailbox: m, Vacation: vacation, Path: path, now: d.Now()}, err
 }
 
 // formTime parses a time in a form, in UTC; it returns the zero time for none.

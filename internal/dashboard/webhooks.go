@@ -212,7 +212,7 @@ func (d *Dashboard) rotateWebhookSecret(v *requestContext) (actionResult, error)
 	if v.formText("at_once") != "" {
 		overlap = 0
 	}
-	w, secret, err := d.Webhooks.Rotate(v.ctx, v.session.Account, w.ID, overlap)
+	w, secret, err := d.Webhooks.RotateSecret(v.ctx, v.session.Account, w.ID, overlap)
 	return actionResult{Summary: "Made a new secret of the webhook " + webhook.Origin(w.URL) + ".", Page: secretPage(webhookSecretPage{Hook: w, Secret: secret, Until: w.OldSecretUntil})}, err
 }
 

@@ -206,7 +206,7 @@ func postgresValue(kind uint32, v any) any {
 	switch v := v.(type) {
 	case []byte:
 		if kind == pgtype.TextOID {
-			return validText(string(v))
+			return toValidText(string(v))
 		}
 		if v == nil { // how the driver reads an empty blob
 			return []byte{}
@@ -215,7 +215,7 @@ func postgresValue(kind uint32, v any) any {
 		if kind == pgtype.ByteaOID {
 			return []byte(v)
 		}
-		return validText(v)
+		return toValidText(v)
 	case int64:
 		if kind == pgtype.BoolOID {
 			return v != 0
@@ -224,6 +224,6 @@ func postgresValue(kind uint32, v any) any {
 	return v
 }
 
-func validText(s string) string {
+func toValidText(s string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 }

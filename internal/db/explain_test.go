@@ -153,7 +153,7 @@ var (
 	chosen       = regexp.MustCompile(`-> +(?:CTE|Subquery) Scan on`)
 )
 
-// sqliteConn opens a database without db.Open.
+// sqliteWriter opens a database without db.Open.
 func sqliteConn(t *testing.T, url string) *sql.DB {
 	t.Helper()
 	conn, err := sql.Open("sqlite", strings.TrimPrefix(url, "sqlite:"))

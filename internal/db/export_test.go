@@ -25,7 +25,7 @@ func MigrateWith(ctx context.Context, url, migration string) error {
 }
 
 // Rendered returns a query's text as an engine gets it.
-func Rendered(e Engine, text string) string { return render(e, text) }
+func Rendered(e Engine, text string) string { return renderSQL(e, text) }
 
 // SessionSettings are the settings of each connection to PostgreSQL.
 var SessionSettings = sessionSettings

@@ -30,7 +30,7 @@ func TestFsyncFails(t *testing.T) {
 		t.Run(how, func(t *testing.T) {
 			url := dbtest.SQLite(t)
 			child := osexec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestFsyncFails$", "-test.v")
-			child.Env = append(os.Environ(), fsyncFailsIn+"="+url, "HOW="+how)
+			child.Env = append(os.Environ(), fsyncFailsIn+"="+url, "HOW="+how, "TMPDIR="+t.TempDir()) // it can't clean up
 			out, err := child.CombinedOutput()
 			if err == nil || !strings.Contains(string(out), "could not be made durable") ||
 				!strings.Contains(string(out), "told: <nil>\n") || strings.Count(string(out), "told: ") != 1 {

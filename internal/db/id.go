@@ -176,8 +176,8 @@ func Time(micros int64) time.Time {
 	return time.UnixMicro(micros).UTC()
 }
 
-// ScanTime returns a destination for Row.Scan that reads a column that Micros wrote.
-func ScanTime(t *time.Time) any { return (*timestamp)(t) }
+// TimeScanner returns a destination for Row.Scan that reads a column that Micros wrote.
+func TimeScanner(t *time.Time) any { return (*timestamp)(t) }
 
 type timestamp time.Time
 

@@ -123,7 +123,7 @@ func renderMigrations(e Engine) (fs.FS, error) {
 		if err != nil {
 			return nil, err
 		}
-		texts[name[len("migrations/"):]] = &fstest.MapFile{Data: []byte(render(e, string(text)))}
+		texts[name[len("migrations/"):]] = &fstest.MapFile{Data: []byte(renderSQL(e, string(text)))}
 	}
 	return texts, nil
 }

@@ -75,10 +75,10 @@ func (b *Batch) Queue(s Statement) *QueuedStatement {
 	return q
 }
 
-// LockKey says that the statement, and those after it, lock rows of a key that is higher than
+// WithLockKey says that the statement, and those after it, lock rows of a key that is higher than
 // the mutation's own. On PostgreSQL the statements of a step, of all mutations in the batch, run
 // in the order of their keys. So batchers and nodes lock the same rows in the same order.
-func (q *QueuedStatement) LockKey(key ID) *QueuedStatement {
+func (q *QueuedStatement) WithLockKey(key ID) *QueuedStatement {
 	q.key = key
 	return q
 }

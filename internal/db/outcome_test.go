@@ -413,7 +413,7 @@ func TestRowsAreTakenInOrder(t *testing.T) {
 	take := func(ids ...db.ID) *db.Mutation {
 		return &db.Mutation{Guard: func(b *db.Batch) {
 			for _, id := range ids {
-				b.Queue(more.With(id)).LockKey(id)
+				b.Queue(more.With(id)).WithLockKey(id)
 			}
 		}}
 	}

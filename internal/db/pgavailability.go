@@ -72,13 +72,13 @@ func (p *availability) markDown() {
 	p.downSince.CompareAndSwap(nil, &now)
 }
 
-// probeTime is how long a probe may take: the URL may name several servers, which are tried in
+// probeTimeout is how long a probe may take: the URL may name several servers, which are tried in
 // turn.
-func (p *availability) probeTime() time.Duration {
-	return p.perServer() * time.Duration(1+len(p.config.Fallbacks))
+func (p *availability) probeTimeout() time.Duration {
+	return p.timeoutPerServer() * time.Duration(1+len(p.config.Fallbacks))
 }
 
-func (p *availability) perServer() time.Duration {
+func (p *availability) timeoutPerServer() time.Duration {
 	return max(p.maxWait/5, minProbeTime)
 }
 
@@ -92,7 +92,7 @@ func (p *availability) probe() error {
 		if recent {
 			return nil, err
 		}
-		if err = p.connect(); err != nil {
+		if err = p.tryConnect(); err != nil {
 			p.markDown()
 		} else {
 			p.markUp()
@@ -105,11 +105,11 @@ func (p *availability) probe() error {
 	return err
 }
 
-func (p *availability) connect() error {
-	ctx, cancel := context.WithTimeout(context.Background(), p.probeTime())
+func (p *availability) tryConnect() error {
+	ctx, cancel := context.WithTimeout(context.Background(), p.probeTimeout())
 	defer cancel()
 	config := p.config.Copy()
-	config.ConnectTimeout = p.perServer()
+	config.ConnectTimeout = p.timeoutPerServer()
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err == nil {
 		err = loadIncarnation(ctx, conn)
@@ -143,18 +143,18 @@ func (p *availability) isReplaced(incarnation string) bool {
 	return incarnation != "" && p.latest != "" && incarnation != p.latest
 }
 
-// watch returns a context for requests over conn, or for waiting for a connection if conn is nil.
+// watchedContext returns a context for requests over conn, or for waiting for a connection if conn is nil.
 // It ends after maxTxTime. At until it ends if the server does not answer a new connection
 // either, or if another server than conn's answers. So a slow statement alone is not interrupted,
 // and neither is a caller who waits while all connections are in use.
-func (e *postgresEngine) watch(ctx context.Context, conn *pgx.Conn, until time.Time) (context.Context, func()) {
+func (e *postgresEngine) watchedContext(ctx context.Context, conn *pgx.Conn, until time.Time) (context.Context, func()) {
 	ctx, gone := context.WithCancelCause(ctx)
 	ctx, cancel := context.WithTimeoutCause(ctx, maxTxTime, errNotResponding)
 	incarnation := ""
 	if conn != nil {
 		incarnation = incarnationOf(conn)
 	}
-	look := time.AfterFunc(time.Until(until)-min(e.availability.perServer(), e.availability.maxWait/2), func() {
+	look := time.AfterFunc(time.Until(until)-min(e.availability.timeoutPerServer(), e.availability.maxWait/2), func() {
 		for ctx.Err() == nil {
 			switch err := e.availability.probe(); {
 			case err != nil && time.Now().Before(until): // it may be back in time
@@ -175,8 +175,8 @@ func (e *postgresEngine) watch(ctx context.Context, conn *pgx.Conn, until time.T
 	}
 }
 
-// isGone reports whether watch has ended a context because of the server.
-func isGone(ctx context.Context) bool {
+// isServerGone reports whether watch has ended a context because of the server.
+func isServerGone(ctx context.Context) bool {
 	cause := context.Cause(ctx)
 	return errors.Is(cause, errNotResponding) || errors.Is(cause, errFailover)
 }
@@ -207,7 +207,7 @@ func (p *availability) callerDeadline(ctx context.Context, until time.Time) time
 // acquire takes a connection from a pool. It waits for one, from until on only while the server
 // answers. The caller returns it with release.
 func (e *postgresEngine) acquire(ctx context.Context, pool *pgxpool.Pool, until time.Time) (*pgxpool.Conn, error) {
-	bound, end := e.watch(ctx, nil, e.availability.callerDeadline(ctx, until))
+	bound, end := e.watchedContext(ctx, nil, e.availability.callerDeadline(ctx, until))
 	defer end()
 	conn, err := pool.Acquire(bound)
 	switch {

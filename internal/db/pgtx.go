@@ -173,14 +173,14 @@ func (e *postgresEngine) tryTx(ctx context.Context, pool *pgxpool.Pool, until ti
 	defer release(conn)
 	// A transaction that has begun is completed or rolled back. It is interrupted only if
 	// the server does not answer.
-	ctx, end := e.watch(context.WithoutCancel(ctx), conn.Conn(), e.availability.callerDeadline(ctx, until))
+	ctx, end := e.watchedContext(context.WithoutCancel(ctx), conn.Conn(), e.availability.callerDeadline(ctx, until))
 	defer end()
 	s := &pgTx{ctx: ctx, conn: conn.Conn()}
 	defer s.rollback() // also when carry panics
 	err = carry(s)
 	var cut *connLostError
 	switch {
-	case err != nil && isGone(ctx) && !errors.As(err, &cut): // between two round trips
+	case err != nil && isServerGone(ctx) && !errors.As(err, &cut): // between two round trips
 		closeNow(s.conn)
 		return newConnLostError(ctx, err)
 	case !s.conn.IsClosed() && ctx.Err() == nil:
@@ -250,7 +250,7 @@ func (e *postgresEngine) xactStatus(ctx context.Context, until time.Time, xid ui
 		return "", "", err
 	}
 	defer release(conn)
-	ctx, end := e.watch(ctx, conn.Conn(), e.availability.minDeadline(until))
+	ctx, end := e.watchedContext(ctx, conn.Conn(), e.availability.minDeadline(until))
 	defer end()
 	err = conn.QueryRow(ctx, `SELECT COALESCE(pg_xact_status($1::text::xid8), '')`, fmt.Sprint(xid)).Scan(&status)
 	return status, incarnationOf(conn.Conn()), err

@@ -83,8 +83,8 @@ func TestBatchesAtRandom(t *testing.T) {
 				tasks[i], keys[i] = j, boxes[r.IntN(at+1)] // a row of a key that comes after the job's own
 				jobs[i] = &db.Mutation{
 					Guard: func(b *db.Batch) {
-						b.Queue(holdUsage.With(j.box)).LockKey(j.box)
-						b.Queue(use.With(j.box, j.amount)).LockKey(j.box).OrFail(full)
+						b.Queue(holdUsage.With(j.box)).WithLockKey(j.box)
+						b.Queue(use.With(j.box, j.amount)).WithLockKey(j.box).OrFail(full)
 					},
 					Apply: func(b *db.Batch) {
 						for _, id := range j.ids {

@@ -96,7 +96,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		return err
 	}
 	if cfg.PingTimeout <= 0 {
-		cfg.PingTimeout = min(ready, e.availability.perServer())
+		cfg.PingTimeout = min(ready, e.availability.timeoutPerServer())
 	}
 	if cfg.ConnConfig.ConnectTimeout <= 0 {
 		cfg.ConnConfig.ConnectTimeout = max(o.MaxWait/3, minProbeTime) // for each server that the URL names
@@ -194,14 +194,14 @@ func (e *postgresEngine) read(ctx context.Context, until time.Time, s Statement,
 		return err
 	}
 	defer release(conn)
-	bound, end := e.watch(ctx, conn.Conn(), e.availability.callerDeadline(ctx, until))
+	bound, end := e.watchedContext(ctx, conn.Conn(), e.availability.callerDeadline(ctx, until))
 	defer end()
 	rows, err := conn.Query(bound, s.query.postgres, s.args...)
 	if err == nil {
 		_, err = readPgRows(rows, f)
 	}
 	switch {
-	case err != nil && (isGone(bound) || conn.Conn().IsClosed() && ctx.Err() == nil):
+	case err != nil && (isServerGone(bound) || conn.Conn().IsClosed() && ctx.Err() == nil):
 		closeNow(conn.Conn())
 		return newConnLostError(bound, err)
 	case bound.Err() == nil:

@@ -26,8 +26,8 @@ type Query struct {
 // PostgreSQL, one with {sqlite} only for SQLite.
 func SQL(text string) *Query {
 	q := &Query{
-		sqlite:   render(SQLite, text),
-		postgres: render(Postgres, text),
+		sqlite:   renderSQL(SQLite, text),
+		postgres: renderSQL(Postgres, text),
 		readOnly: !writePattern.MatchString(text),
 	}
 	if at := insertPattern.FindStringSubmatchIndex(q.postgres); at != nil {
@@ -124,4 +124,4 @@ var fragments = [2]*strings.Replacer{
 	),
 }
 
-func render(e Engine, text string) string { return fragments[e].Replace(text) }
+func renderSQL(e Engine, text string) string { return fragments[e].Replace(text) }

@@ -20,7 +20,7 @@ import (
 // sqliteEngine has one writing connection and a few reading ones. WAL lets them read while it
 // writes; synchronous=FULL makes a commit wait for fsync.
 type sqliteEngine struct {
-	writer        *sqliteConn
+	writer        *sqliteWriter
 	writeToken    chan struct{} // holds one token: the right to write
 	priorityToken chan struct{} // passes the token to a priorityTx first
 	readers       *sql.DB
@@ -81,7 +81,7 @@ func openSQLite(ctx context.Context, path string, o Options) (*sqliteEngine, err
 	r.SetMaxOpenConns(n)
 	r.SetMaxIdleConns(n)
 	e := &sqliteEngine{
-		writer:        &sqliteConn{conn: conn, stmts: map[*Query]*sql.Stmt{}},
+		writer:        &sqliteWriter{conn: conn, stmts: map[*Query]*sql.Stmt{}},
 		writeToken:    make(chan struct{}, 1),
 		priorityToken: make(chan struct{}),
 		readers:       r, writerPool: w, log: o.Log, fatal: o.Fatal, walLimits: limits,
@@ -246,7 +246,7 @@ func (e *sqliteEngine) unlockWriter() {
 // database's own lock: BEGIN waits for it, up to busy_timeout.
 func (e *sqliteEngine) transaction(f func(txSession) error) (err error) {
 	if err := e.writer.exec(beginQuery); err != nil {
-		return &batchError{fmt.Errorf("begin: %w", e.checkFsync(err))}
+		return &batchError{fmt.Errorf("begin: %w", e.exitIfFsyncFailed(err))}
 	}
 	committed := false
 	defer func() {
@@ -257,10 +257,10 @@ func (e *sqliteEngine) transaction(f func(txSession) error) (err error) {
 		}
 	}()
 	if err := f(e.writer); err != nil {
-		return e.checkFsync(err)
+		return e.exitIfFsyncFailed(err)
 	}
 	if err := e.writer.exec(commitQuery); err != nil {
-		return fmt.Errorf("commit: %w", e.checkFsync(err))
+		return fmt.Errorf("commit: %w", e.exitIfFsyncFailed(err))
 	}
 	committed = true
 	select {
@@ -270,9 +270,9 @@ func (e *sqliteEngine) transaction(f func(txSession) error) (err error) {
 	return nil
 }
 
-// checkFsync ends the process when an fsync failed: the kernel may have dropped
+// exitIfFsyncFailed ends the process when an fsync failed: the kernel may have dropped
 // the pages, and a second fsync would report success.
-func (e *sqliteEngine) checkFsync(err error) error {
+func (e *sqliteEngine) exitIfFsyncFailed(err error) error {
 	var se *sqlite.Error
 	if errors.As(err, &se) && (se.Code() == sqlite3.SQLITE_IOERR_FSYNC || se.Code() == sqlite3.SQLITE_IOERR_DIR_FSYNC) {
 		e.fatal(err)
@@ -330,20 +330,20 @@ func runStatements(s txSession, p *pendingWrite, queued []*QueuedStatement) erro
 	return nil
 }
 
-// sqliteConn is the writing connection with its prepared statements.
-type sqliteConn struct {
+// sqliteWriter is the writing connection with its prepared statements.
+type sqliteWriter struct {
 	conn  *sql.Conn
 	stmts map[*Query]*sql.Stmt
 }
 
 var beginQuery, commitQuery, rollbackQuery = SQL("BEGIN IMMEDIATE"), SQL("COMMIT"), SQL("ROLLBACK")
 
-func (c *sqliteConn) exec(q *Query) error {
+func (c *sqliteWriter) exec(q *Query) error {
 	_, err := c.run(q.With(), nil)
 	return err
 }
 
-func (c *sqliteConn) prepare(q *Query) (*sql.Stmt, error) {
+func (c *sqliteWriter) prepare(q *Query) (*sql.Stmt, error) {
 	if stmt, ok := c.stmts[q]; ok {
 		return stmt, nil
 	}
@@ -355,7 +355,7 @@ func (c *sqliteConn) prepare(q *Query) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-func (c *sqliteConn) run(s Statement, f func(Row) error) (int64, error) {
+func (c *sqliteWriter) run(s Statement, f func(Row) error) (int64, error) {
 	stmt, err := c.prepare(s.query)
 	if err != nil {
 		return 0, err
@@ -384,7 +384,7 @@ func (c *sqliteConn) run(s Statement, f func(Row) error) (int64, error) {
 	return n, nil
 }
 
-func (c *sqliteConn) close() error {
+func (c *sqliteWriter) close() error {
 	for _, stmt := range c.stmts {
 		stmt.Close() //nolint:errcheck // the connection goes too
 	}

@@ -98,7 +98,7 @@ func (k *checkpointer) poll(ctx context.Context) {
 		return
 	}
 	if err != nil {
-		k.log.Warn("copying the write-ahead log back failed", "error", k.checkFsync(err))
+		k.log.Warn("copying the write-ahead log back failed", "error", k.exitIfFsyncFailed(err))
 	}
 	k.again = err != nil || w.pages-w.copied >= k.walLimits.passive
 	switch over := w.pages >= k.walLimits.warn; {

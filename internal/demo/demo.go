@@ -126,7 +126,7 @@ func (s *Service) createUser(ctx context.Context, acc db.ID, before, dev *Info) 
 	if !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	if err := s.Accounts.EnsureOperators(ctx); err != nil {
+	if err := s.Accounts.EnsureOperatorAccount(ctx); err != nil {
 		return err
 	}
 	_, err = s.Users.Create(ctx, user.CreateParams{Email: Email, Name: "You", Password: dev.Dashboard.Password}, account.OperatorAccount, acc)

@@ -44,7 +44,7 @@ func (c Certificate) Check(_ context.Context, r *Report) {
 	default:
 		renew = "Put a new one into " + c.Pair.CertFile + "; the service reads it within seconds."
 	}
-	leaf, behind, err := c.Pair.Load()
+	leaf, behind, err := c.Pair.LoadChain()
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && c.Kind != "files" && (c.RunningSince.IsZero() || c.Kind == "acme" && c.Now().Sub(c.RunningSince) < acmeDelay):
 		if c.Kind == "self-signed" {

@@ -39,8 +39,8 @@ const (
 	maxExamples = 3
 )
 
-// CheckKey checks that the secret key belongs to the database, and decrypts the secrets in it.
-func (k *Data) CheckKey(ctx context.Context, r *Report) {
+// CheckSecretKey checks that the secret key belongs to the database, and decrypts the secrets in it.
+func (k *Data) CheckSecretKey(ctx context.Context, r *Report) {
 	restore := "Give the key that this database is used with: as --secret-key (MAILSTEAD_SECRET_KEY), or as the file secret.key of the data folder, from a backup or another node."
 	known, err := k.KeyFingerprint(ctx)
 	switch {
@@ -64,7 +64,7 @@ func (k *Data) CheckKey(ctx context.Context, r *Report) {
 	if k.Deep {
 		most = 0
 	}
-	broken, err := domain.CheckHostKey(ctx, k.Inspector, k.Key)
+	broken, err := domain.CheckHostDKIMKey(ctx, k.Inspector, k.Key)
 	var opened, closed int
 	var selector string
 	if err == nil {
@@ -84,8 +84,8 @@ func (k *Data) CheckKey(ctx context.Context, r *Report) {
 	}
 }
 
-// CheckFiles checks that the large messages are in their directory.
-func (k *Data) CheckFiles(ctx context.Context, r *Report) {
+// CheckBlobFiles checks that the large messages are in their directory.
+func (k *Data) CheckBlobFiles(ctx context.Context, r *Report) {
 	owner, database, used, err := blob.DirOwner(k.Blobs)
 	if err != nil {
 		r.Fail(FixFor(err, "Look at the disk, and whose the folder is."), "%v", err)
@@ -178,9 +178,9 @@ func (k *Data) CheckQueue(ctx context.Context, r *Report) {
 		text += ", the longest due for " + formatDuration(late)
 	}
 	switch {
-	case late > maxQueueDelay && k.workingFor(maxQueueDelay) && !b.AnyLeased:
+	case late > maxQueueDelay && k.nodeRunningFor(maxQueueDelay) && !b.AnyLeased:
 		r.Fail("Restart the service; its log says what keeps the queue (level=ERROR), mailstead queue list what waits.", "%s, and nothing is being delivered: the queue stands still", text)
-	case late > maxQueueDelay && k.workingFor(maxQueueDelay):
+	case late > maxQueueDelay && k.nodeRunningFor(maxQueueDelay):
 		r.Warn("mailstead queue list shows for which destinations.", "%s: the queue lags", text)
 	case late > maxQueueDelay && len(k.liveNodes()) == 0:
 		r.Warn("Start the service.", "%s, and no node is at work", text)
@@ -189,8 +189,8 @@ func (k *Data) CheckQueue(ctx context.Context, r *Report) {
 	}
 }
 
-// workingFor reports whether a node has been running for at least this long.
-func (k *Data) workingFor(at time.Duration) bool {
+// nodeRunningFor reports whether a node has been running for at least this long.
+func (k *Data) nodeRunningFor(at time.Duration) bool {
 	return slices.ContainsFunc(k.liveNodes(), func(n lease.NodeState) bool { return k.Database.Now().Sub(n.LeaseID.Time()) > at })
 }
 
@@ -203,7 +203,7 @@ func (k *Data) CheckEvents(ctx context.Context, r *Report) {
 	}
 	text := plural(n, n == event.MaxUnnumbered, "event is", "events are") + " to be numbered"
 	late := k.Database.Now().Sub(oldest)
-	if n > 0 && late > maxEventDelay && k.workingFor(maxEventDelay) {
+	if n > 0 && late > maxEventDelay && k.nodeRunningFor(maxEventDelay) {
 		r.Warn("Look for “numbering events failed” in the log of each node, and restart them.", "%s, the oldest for %s: webhooks and streams don't hear of them", text, formatDuration(late))
 		return
 	}

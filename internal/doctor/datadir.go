@@ -21,7 +21,7 @@ import (
 type DataDir struct {
 	Path   string
 	SQLite bool // the database exists
-	HasKey bool // the secret key exists: CheckKey checks it
+	HasKey bool // the secret key exists: CheckSecretKey checks it
 	HasCA  bool // the CA for self-signed certificates exists
 }
 
@@ -66,15 +66,15 @@ func (f DataDir) Check(_ context.Context, r *Report) {
 	if mode&0o300 != 0o300 {
 		r.Fail(fmt.Sprintf("Run chmod u+rwx %s.", f.Path), "its owner can't write to %s (mode %04o)", f.Path, mode)
 	}
-	f.checkFiles(r, owner)
+	f.checkFilePermissions(r, owner)
 	if r.worst() == OK {
 		r.OK("%s, mode %04o, of %s; what is secret in it is private", f.Path, mode, userName(owner))
 	}
 }
 
-// checkFiles checks the files with secrets or mail. Commands run as root, beside a service that is
+// checkFilePermissions checks the files with secrets or mail. Commands run as root, beside a service that is
 // not, leave files that the service can't open.
-func (f DataDir) checkFiles(r *Report, owner int) {
+func (f DataDir) checkFilePermissions(r *Report, owner int) {
 	type rule struct {
 		name string
 		mask fs.FileMode

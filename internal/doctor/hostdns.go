@@ -22,7 +22,7 @@ type HostDNS struct {
 	TrustDNSSEC  bool // the resolver's DNSSEC results are trusted
 	Relayed      bool // mail leaves through a smart host, so the reverse name doesn't matter
 	MachineAddrs func() ([]netip.Addr, error)
-	Key          *domain.HostKey // the service's own; nil: unknown
+	Key          *domain.HostDKIMKey // the service's own; nil: unknown
 }
 
 // MachineAddrs returns the addresses of this machine.

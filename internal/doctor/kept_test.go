@@ -85,7 +85,7 @@ func (k *kept) stop(t *testing.T) *db.DB {
 func TestHealthy(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
 		checks := map[string]func(context.Context, *doctor.Report){
-			"clock": k.CheckClock, "nodes": k.CheckNodes, "key": k.CheckKey, "files": k.CheckFiles, "domains": k.CheckDomains,
+			"clock": k.CheckClock, "nodes": k.CheckNodes, "key": k.CheckSecretKey, "files": k.CheckBlobFiles, "domains": k.CheckDomains,
 			"queue": k.CheckQueue, "events": k.CheckEvents, "webhooks": k.CheckWebhooks,
 		}
 		if k.Engine() == db.SQLite {
@@ -230,29 +230,29 @@ func TestKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		k.Key = other
-		expect(t, k.CheckKey, doctor.Error, "used with another secret key")
+		expect(t, k.CheckSecretKey, doctor.Error, "used with another secret key")
 		k.Key, k.KeyErr = nil, fs.ErrNotExist
-		expect(t, k.CheckKey, doctor.Error, "there is no secret key")
+		expect(t, k.CheckSecretKey, doctor.Error, "there is no secret key")
 		k.KeyErr = os.ErrPermission
-		expect(t, k.CheckKey, doctor.Error, "permission denied")
+		expect(t, k.CheckSecretKey, doctor.Error, "permission denied")
 		k.Key = right
-		if _, err := k.service.Domains.HostKey(t.Context()); err != nil {
+		if _, err := k.service.Domains.HostDKIMKey(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, k.CheckKey, doctor.OK, "opens")
+		expect(t, k.CheckSecretKey, doctor.OK, "opens")
 		dbtest.Exec(t, k.service.DB, swapHostKey.With())
-		expect(t, k.CheckKey, doctor.Error, "can't sign reports and the service's own mail: its private half is not that of its record")
+		expect(t, k.CheckSecretKey, doctor.Error, "can't sign reports and the service's own mail: its private half is not that of its record")
 		dbtest.Exec(t, k.service.DB, spoilHostKey.With(other.Seal("dkim", []byte("another's"))))
-		expect(t, k.CheckKey, doctor.Error, "the DKIM key of "+k.Host+" can't sign")
+		expect(t, k.CheckSecretKey, doctor.Error, "the DKIM key of "+k.Host+" can't sign")
 		dbtest.Exec(t, k.service.DB, forgetHostKey.With())
 		dbtest.Exec(t, k.service.DB, spoilKeys.With(other.Seal("dkim", []byte("another's"))))
-		expect(t, k.CheckKey, doctor.Error, "1 DKIM key can't be opened, among them ms1r-")
+		expect(t, k.CheckSecretKey, doctor.Error, "1 DKIM key can't be opened, among them ms1r-")
 	})
 }
 
 func TestFiles(t *testing.T) {
 	each(t, func(t *testing.T, k *kept) {
-		expect(t, k.CheckFiles, doctor.OK, "names none")
+		expect(t, k.CheckBlobFiles, doctor.OK, "names none")
 		for range 3 {
 			b, err := k.service.Blobs.FromBytes(t.Context(), make([]byte, 100<<10))
 			if err != nil {
@@ -261,7 +261,7 @@ func TestFiles(t *testing.T) {
 			// Several recipients have a copy of each, with a header of its own.
 			dbtest.Exec(t, k.service.DB, b.InsertStatement(), k.service.Blobs.Prepend(b, []byte("Received: here\r\n")).InsertStatement())
 		}
-		expect(t, k.CheckFiles, doctor.OK, "the newest 3 ")
+		expect(t, k.CheckBlobFiles, doctor.OK, "the newest 3 ")
 		files, err := filepath.Glob(filepath.Join(k.Blobs, "??", "*"))
 		if err != nil || len(files) != 3 {
 			t.Fatalf("%v, %v", files, err)
@@ -269,19 +269,19 @@ func TestFiles(t *testing.T) {
 		if err := os.Truncate(files[0], 17); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 0 missing and 1 of a wrong size, such as "+files[0])
+		expect(t, k.CheckBlobFiles, doctor.Error, "of the newest 3, 0 missing and 1 of a wrong size, such as "+files[0])
 		if err := os.Remove(files[1]); err != nil {
 			t.Fatal(err)
 		}
 		k.Deep = true
-		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 1 missing and 1 of a wrong size")
+		expect(t, k.CheckBlobFiles, doctor.Error, "of the newest 3, 1 missing and 1 of a wrong size")
 		if err := os.Symlink(files[1], files[1]); err != nil { // unreadable
 			t.Fatal(err)
 		}
-		expect(t, k.CheckFiles, doctor.Error, "of the newest 3, 0 missing, 1 of a wrong size and 1 that can't be looked at: stat "+files[1])
+		expect(t, k.CheckBlobFiles, doctor.Error, "of the newest 3, 0 missing, 1 of a wrong size and 1 that can't be looked at: stat "+files[1])
 		right := k.Blobs
 		k.Blobs = t.TempDir()
-		expect(t, k.CheckFiles, doctor.Error, "are not in "+k.Blobs)
+		expect(t, k.CheckBlobFiles, doctor.Error, "are not in "+k.Blobs)
 		k.Blobs = right
 		noted := filepath.Join(k.Blobs, "database")
 		if err := os.Rename(noted, noted+".away"); err != nil {
@@ -290,14 +290,14 @@ func TestFiles(t *testing.T) {
 		if err := os.WriteFile(noted, []byte("ABC\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, k.CheckFiles, doctor.Error, "the folder of another database")
+		expect(t, k.CheckBlobFiles, doctor.Error, "the folder of another database")
 		if err := os.Rename(noted+".away", noted); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.WriteFile(filepath.Join(k.Blobs, "service"), []byte("0123456789abcdef\n"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		expect(t, k.CheckFiles, doctor.Error, "the folder of another service")
+		expect(t, k.CheckBlobFiles, doctor.Error, "the folder of another service")
 	})
 }
 

@@ -87,7 +87,7 @@ func TestListeners(t *testing.T) {
 func TestListenersCertificate(t *testing.T) {
 	authority := certtest.New(t, "known")
 	kept, former, expired := pair(t, authority, host, 90*24*time.Hour), pair(t, authority, host, 80*24*time.Hour), pair(t, authority, host, -time.Hour)
-	leaf, _, err := kept.Load()
+	leaf, _, err := kept.LoadChain()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -79,7 +79,7 @@ func (o Outgoing) probe(ctx context.Context, domain string) (smtpclient.Extensio
 			c, err := smtpclient.Dial(ctx, dial)
 			var failed *smtpclient.DialError
 			if errors.As(err, &failed) && failed.Class == smtpclient.RetryPlaintext { // as deliveries do
-				dial.TLS = smtpclient.Never
+				dial.TLS = smtpclient.TLSNever
 				c, err = smtpclient.Dial(ctx, dial)
 			}
 			if err != nil {

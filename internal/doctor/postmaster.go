@@ -24,17 +24,17 @@ const (
 // CheckPostmaster shows where mail to postmaster goes: of the host, and of the hosted domains. Mail
 // to abuse takes the same route, unless it has its own mailbox or alias.
 func (k *Data) CheckPostmaster(ctx context.Context, r *Report) {
-	err := k.hostPostmaster(ctx, r)
+	err := k.checkHostPostmaster(ctx, r)
 	if err == nil {
-		err = k.domainPostmasters(ctx, r)
+		err = k.checkDomainPostmasters(ctx, r)
 	}
 	if err != nil {
 		r.Fail("Look at the log of the database.", "%v", err)
 	}
 }
 
-// hostPostmaster checks the host's own.
-func (k *Data) hostPostmaster(ctx context.Context, r *Report) error {
+// checkHostPostmaster checks the host's own.
+func (k *Data) checkHostPostmaster(ctx context.Context, r *Report) error {
 	name := "postmaster@" + k.Host
 	to, err := address.Parse(k.Postmaster)
 	if err != nil {
@@ -71,8 +71,8 @@ func (k *Data) hostPostmaster(ctx context.Context, r *Report) error {
 	return nil
 }
 
-// domainPostmasters checks those of the domains.
-func (k *Data) domainPostmasters(ctx context.Context, r *Report) error {
+// checkDomainPostmasters checks those of the domains.
+func (k *Data) checkDomainPostmasters(ctx context.Context, r *Report) error {
 	var lines, nobody []string
 	boxes, owners := 0, 0
 	all, more, err := domain.ListHosted(ctx, k.Inspector, maxDomains)

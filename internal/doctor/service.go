@@ -61,7 +61,7 @@ type diagnosis struct {
 	pid           int  // process that has the lock; 0 if none or unknown
 	lockKnown     bool // whether the lock's state could be read
 	db            *Database
-	hostKey       *domain.HostKey // nil if there is none yet, or it can't be read
+	hostKey       *domain.HostDKIMKey // nil if there is none yet, or it can't be read
 }
 
 // Diagnose checks a service, running or stopped, without changing anything.
@@ -130,7 +130,7 @@ func (x *diagnosis) openDatabase(ctx context.Context) []Check {
 		x.running = x.liveLease() != nil
 	}
 	d.Running = x.running
-	if x.hostKey, err = domain.ReadHostKey(ctx, look); err != nil {
+	if x.hostKey, err = domain.ReadHostDKIMKey(ctx, look); err != nil {
 		return failed(err)
 	}
 	return append(checks, x.storageChecks(d)...)
@@ -180,8 +180,8 @@ func (x *diagnosis) storageChecks(d *Database) []Check {
 	return append(checks,
 		Check{Name: "clock", Func: d.CheckClock},
 		Check{Name: "nodes", Func: d.CheckNodes},
-		Check{Name: "secret key", Func: k.CheckKey, Timeout: limit},
-		Check{Name: "large messages", Func: k.CheckFiles, Timeout: limit},
+		Check{Name: "secret key", Func: k.CheckSecretKey, Timeout: limit},
+		Check{Name: "large messages", Func: k.CheckBlobFiles, Timeout: limit},
 		Check{Name: "domains", Func: k.CheckDomains},
 		Check{Name: "postmaster", Func: k.CheckPostmaster},
 		Check{Name: "queue", Func: k.CheckQueue},
@@ -235,7 +235,7 @@ func (x *diagnosis) networkChecks(d Listeners) []Check {
 		if t := x.liveLease(); t != nil {
 			shown.RunningSince = t.LeaseID.Time()
 		}
-		d.Certificate, _, _ = shown.Pair.Load() // the certificate's own check reports errors
+		d.Certificate, _, _ = shown.Pair.LoadChain() // the certificate's own check reports errors
 	}
 	checks := []Check{
 		{Name: "resolver", Func: names.CheckResolver},

@@ -109,7 +109,7 @@ func (d *Domains) saveClaim(ctx context.Context, tx *db.Tx, c *claim, before cla
 	if c.status != StatusVerified || before.status == StatusVerified {
 		return nil
 	}
-	return d.Events.Record(ctx, tx, event.Input{Account: c.account, Kind: event.DomainVerified, Domain: c.id, Status: c.status, Data: VerifiedEvent{
+	return d.Events.Record(ctx, tx, event.RecordParams{Account: c.account, Kind: event.DomainVerified, Domain: c.id, Status: c.status, Data: VerifiedEvent{
 		Domain: c.id, Name: c.name, Status: c.status, VerifiedAt: c.verifiedAt,
 	}})
 }

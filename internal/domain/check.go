@@ -190,7 +190,7 @@ func (d *Domains) txtVerifier(r *Record, keys []key) (func([]string) (bool, stri
 	return nil, fmt.Errorf("a record of kind %s has no verifier", r.Kind)
 }
 
-// resultOrMissing returns the result of judge if there are records, and else its own result for a
+// resultOrMissing returns the result of verify if there are records, and else its own result for a
 // missing record or a missing answer.
 func resultOrMissing(ctx context.Context, resolver *dns.Resolver, c *claim, r *Record, err error, verify func() recordResult) recordResult {
 	switch {

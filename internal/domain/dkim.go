@@ -87,7 +87,7 @@ func (k *key) insertStatement() db.Statement {
 
 func scanKey(r db.Row) (key, error) {
 	var k key
-	err := r.Scan(&k.id, &k.domain, &k.selector, &k.algorithm, &k.record, &k.seen, &k.state, &k.customerProvided, db.ScanTime(&k.createdAt), db.ScanTime(&k.activeAt), db.ScanTime(&k.retireAt))
+	err := r.Scan(&k.id, &k.domain, &k.selector, &k.algorithm, &k.record, &k.seen, &k.state, &k.customerProvided, db.TimeScanner(&k.createdAt), db.TimeScanner(&k.activeAt), db.TimeScanner(&k.retireAt))
 	return k, err
 }
 

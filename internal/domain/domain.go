@@ -91,7 +91,7 @@ type Domains struct {
 	Options
 
 	spareKeys     chan crypto.Signer // an RSA key generated in advance
-	sendersByName lookupCache[senderKey, cacheEntry[SendingDomain]]
+	sendersByName lookupCache[senderCacheKey, cacheEntry[SendingDomain]]
 	sendersByID   lookupCache[db.ID, cacheEntry[SendingDomain]]
 	hostedByName  lookupCache[string, cacheEntry[HostedDomain]]
 	enforcements  lookupCache[db.ID, cacheEntry[enforcementSettings]]

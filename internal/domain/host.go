@@ -32,8 +32,8 @@ type Host struct {
 	Resolver *dns.Resolver
 	// Addrs are the known addresses that mail is sent from.
 	Addrs         []netip.Addr
-	UsesSmartHost bool     // a smart host relays all mail
-	Key           *HostKey // nil: not generated yet
+	UsesSmartHost bool         // a smart host relays all mail
+	Key           *HostDKIMKey // nil: not generated yet
 }
 
 // maxHostAddrs limits the addresses that are checked.
@@ -47,7 +47,7 @@ const (
 
 // LoadHost returns the service's own names. It generates their DKIM key if there is none.
 func (d *Domains) LoadHost(ctx context.Context) (*Host, error) {
-	key, err := d.HostKey(ctx)
+	key, err := d.HostDKIMKey(ctx)
 	return &Host{Name: d.Host, Resolver: d.Resolver, Addrs: d.Addrs, UsesSmartHost: d.UsesSmartHost, Key: key}, err
 }
 
@@ -168,7 +168,7 @@ func (h *Host) Check(ctx context.Context) ([]Record, error) {
 			r := &all[i]
 			v, err := h.checkRecord(ask, resolver, r, found, reached)
 			if v.status == RecordTemporaryFailure {
-				v = uncheckedResult(r.Name)
+				v = hostNoAnswerResult(r.Name)
 			}
 			r.Status, r.Error, r.LastCheckedAt = v.status, v.problem, &now
 			if seen := printableValues(v.observed); seen != nil {
@@ -180,8 +180,8 @@ func (h *Host) Check(ctx context.Context) ([]Record, error) {
 	return all, errors.Join(group.Wait(), ctx.Err())
 }
 
-// uncheckedResult is the result for a record if the DNS gives no answer.
-func uncheckedResult(name string) recordResult {
+// uncheckedHostCheck is the result for a record if the DNS gives no answer.
+func hostNoAnswerResult(name string) recordResult {
 	return recordResult{RecordTemporaryFailure, nil, fmt.Sprintf("The name servers for %s gave no usable answer, so this record could not be checked.", name)}
 }
 
@@ -303,7 +303,7 @@ func (h *Host) disallowedAddrs(ctx context.Context, resolver *dns.Resolver, name
 		addrs = found
 	}
 	for _, a := range addrs[:min(len(addrs), maxHostAddrs)] {
-		switch got := mailauth.VerifySPF(ctx, resolver, mailauth.Client{IP: a, Helo: h.Name, From: "postmaster@" + name}); got.Result {
+		switch got := mailauth.VerifySPF(ctx, resolver, mailauth.ClientIdentity{IP: a, Helo: h.Name, From: "postmaster@" + name}); got.Result {
 		case mailauth.Pass:
 			if len(h.Addrs) == 0 {
 				return nil, false

@@ -172,10 +172,10 @@ func TestHostOfUnknownAddress(t *testing.T) {
 func TestHostKey(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		w := open(t, d)
-		if k, err := domain.ReadHostKey(t.Context(), d); k != nil || err != nil {
+		if k, err := domain.ReadHostDKIMKey(t.Context(), d); k != nil || err != nil {
 			t.Fatalf("there is one: %+v, %v", k, err)
 		}
-		keys := make([]domain.HostKey, 4)
+		keys := make([]domain.HostDKIMKey, 4)
 		var nodes sync.WaitGroup
 		for i := range keys {
 			node := w.another(w.Resolver)
@@ -185,7 +185,7 @@ func TestHostKey(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				k, err := node.HostKey(t.Context())
+				k, err := node.HostDKIMKey(t.Context())
 				if err != nil || signer.Domain != host || len(signer.Keys) != 1 || signer.Keys[0].Selector != k.Selector {
 					t.Errorf("%+v, %+v, %v", signer, k, err)
 					return

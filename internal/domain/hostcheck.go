@@ -59,7 +59,7 @@ func (d *Domains) CheckHost(ctx context.Context) (*HostCheck, error) {
 		if errors.Is(ctx.Err(), context.Canceled) {
 			return nil, ctx.Err()
 		}
-		return h.uncheckedResult(d.Now()), nil
+		return h.uncheckedHostCheck(d.Now()), nil
 	}
 	defer func() { d.hostCheck <- last }()
 	if last != nil && d.Now().Sub(last.CheckedAt) < hostCheckTTL {
@@ -73,12 +73,12 @@ func (d *Domains) CheckHost(ctx context.Context) (*HostCheck, error) {
 	return last, nil
 }
 
-// uncheckedResult lists the records without querying the DNS.
-func (h *Host) uncheckedResult(now time.Time) *HostCheck {
+// uncheckedHostCheck lists the records without querying the DNS.
+func (h *Host) uncheckedHostCheck(now time.Time) *HostCheck {
 	all := h.expectedRecords(nil)
 	for i := range all {
 		r := &all[i]
-		v := uncheckedResult(r.Name)
+		v := hostNoAnswerResult(r.Name)
 		r.Status, r.Error = v.status, v.problem
 	}
 	return &HostCheck{h, all, now}

@@ -121,7 +121,7 @@ func TestCheckHostInTime(t *testing.T) {
 	for _, r := range []string{host, "spf." + host, "bounces." + host, "_dmarc." + host} {
 		w.zone.Drop(r)
 	}
-	if _, err := w.HostKey(t.Context()); err != nil { // which takes a while
+	if _, err := w.HostDKIMKey(t.Context()); err != nil { // which takes a while
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)

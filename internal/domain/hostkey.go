@@ -11,8 +11,8 @@ import (
 	"github.com/mailstead/mailstead/internal/secret"
 )
 
-// HostKey is the public part of the DKIM key of the service's own name.
-type HostKey struct{ Selector, Record string }
+// HostDKIMKey is the public part of the DKIM key of the service's own name.
+type HostDKIMKey struct{ Selector, Record string }
 
 var (
 	// If two nodes generate a key at the same time, the first one wins.
@@ -21,13 +21,13 @@ var (
 	hostKeyQuery = db.SQL(`SELECT selector, private_key, record FROM host_key WHERE algorithm = 'rsa'`)
 )
 
-// ReadHostKey reads the DKIM key of the service's own name; nil if none was generated yet.
-func ReadHostKey(ctx context.Context, r db.Reader) (*HostKey, error) {
+// ReadHostDKIMKey reads the DKIM key of the service's own name; nil if none was generated yet.
+func ReadHostDKIMKey(ctx context.Context, r db.Reader) (*HostDKIMKey, error) {
 	k, err := findHostKey(ctx, r)
 	if err != nil || k == nil {
 		return nil, err
 	}
-	return &HostKey{k.selector, k.record}, nil
+	return &HostDKIMKey{k.selector, k.record}, nil
 }
 
 func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
@@ -37,10 +37,10 @@ func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
 	})
 }
 
-// CheckHostKey reports why the DKIM key of the service's own name, if there is one, can't sign with
+// CheckHostDKIMKey reports why the DKIM key of the service's own name, if there is one, can't sign with
 // a secret key. broken means that the key can't be opened, or that its private key doesn't match
 // its record.
-func CheckHostKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, err error) {
+func CheckHostDKIMKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, err error) {
 	k, err := findHostKey(ctx, r)
 	if err != nil || k == nil {
 		return nil, err
@@ -60,13 +60,13 @@ func CheckHostKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, e
 	return broken, nil
 }
 
-// HostKey returns the DKIM key of the service's own name. The first call on any node generates it.
-func (d *Domains) HostKey(ctx context.Context) (*HostKey, error) {
+// HostDKIMKey returns the DKIM key of the service's own name. The first call on any node generates it.
+func (d *Domains) HostDKIMKey(ctx context.Context) (*HostDKIMKey, error) {
 	k, err := d.hostKey(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return &HostKey{k.selector, k.record}, nil
+	return &HostDKIMKey{k.selector, k.record}, nil
 }
 
 func (d *Domains) hostKey(ctx context.Context) (*key, error) {

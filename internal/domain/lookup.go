@@ -31,7 +31,7 @@ type HostedDomain struct {
 	Suspended       bool // by an operator
 }
 
-type senderKey struct {
+type senderCacheKey struct {
 	account db.ID
 	name    string
 }
@@ -50,7 +50,7 @@ var (
 // fault.Denied with the code sender_not_allowed unless the account owns it, a DKIM key of it was
 // seen, and it is not suspended.
 func (d *Domains) SendingDomain(ctx context.Context, account db.ID, name string) (SendingDomain, error) {
-	return lookUp(&d.sendersByName, senderKey{account, name}, d.Now(), func() (SendingDomain, error) {
+	return lookUp(&d.sendersByName, senderCacheKey{account, name}, d.Now(), func() (SendingDomain, error) {
 		return d.loadSendingDomain(ctx, senderByNameQuery.With(account, name), fault.New(fault.Denied, "sender_not_allowed",
 			"The sender is not on a domain of yours whose OWNERSHIP record and a DKIM record are verified."))
 	})

@@ -73,7 +73,7 @@ func scanClaim(r db.Row) (*claim, error) {
 	var c claim
 	var records string
 	err := r.Scan(&c.id, &c.account, &c.name, &c.status, &c.owned, &c.token, &c.receives, &c.sends, &c.aligned, &records,
-		&c.checks, db.ScanTime(&c.checkedAt), db.ScanTime(&c.nextCheckAt), db.ScanTime(&c.mismatchSince), db.ScanTime(&c.contestedSince), db.ScanTime(&c.verifiedAt), db.ScanTime(&c.createdAt), &c.rotationDays, &c.dmarcEnforcement, &c.spamFiltering, &c.sts, db.ScanTime(&c.suspendedAt))
+		&c.checks, db.TimeScanner(&c.checkedAt), db.TimeScanner(&c.nextCheckAt), db.TimeScanner(&c.mismatchSince), db.TimeScanner(&c.contestedSince), db.TimeScanner(&c.verifiedAt), db.TimeScanner(&c.createdAt), &c.rotationDays, &c.dmarcEnforcement, &c.spamFiltering, &c.sts, db.TimeScanner(&c.suspendedAt))
 	if err != nil {
 		return nil, err
 	}

@@ -96,7 +96,7 @@ func (d *Domains) hostRecords(ctx context.Context, name string) ([]Record, error
 	h := &Host{Name: d.Host, Addrs: d.Addrs}
 	var err error
 	if strings.HasSuffix(name, "._domainkey."+d.Host) {
-		h.Key, err = ReadHostKey(ctx, d.DB)
+		h.Key, err = ReadHostDKIMKey(ctx, d.DB)
 	}
 	all := h.expectedRecords(nil)
 	return slices.DeleteFunc(all, func(r Record) bool { return strings.Contains(r.Value, addressPlaceholder) }), err

@@ -33,7 +33,7 @@ func TestContentIsKept(t *testing.T) {
 		account := d.NewID()
 		const events = 40
 		for i := range events {
-			e := event.Input{Account: account, Kind: event.InboundEmail, Data: data{i}, ContentMessage: d.NewID()}
+			e := event.RecordParams{Account: account, Kind: event.InboundEmail, Data: data{i}, ContentMessage: d.NewID()}
 			if i%4 == 0 {
 				e.ContentMessage = 0
 			}
@@ -84,7 +84,7 @@ func TestContentUnreadable(t *testing.T) {
 		broken := errors.New("the store is away")
 		l.LoadContent = func(context.Context, db.ID, json.RawMessage) (any, error) { return nil, broken }
 		account := d.NewID()
-		record(t, l, event.Input{Account: account, Kind: event.InboundEmail, Data: data{1}, ContentMessage: 7})
+		record(t, l, event.RecordParams{Account: account, Kind: event.InboundEmail, Data: data{1}, ContentMessage: 7})
 		numberAll(t, l)
 		if _, err := listed(t, l, account, event.Filter{}); !errors.Is(err, broken) {
 			t.Errorf("listed with %v", err)
@@ -105,7 +105,7 @@ func TestLargeEventsAreReadInPieces(t *testing.T) {
 		account, other := d.NewID(), d.NewID()
 		const small, large, size = 60, 60, 400 << 10
 		for n := range small + large {
-			e := event.Input{Account: account, Kind: event.InboundEmail, Recipient: "a@example.org", Data: "small"}
+			e := event.RecordParams{Account: account, Kind: event.InboundEmail, Recipient: "a@example.org", Data: "small"}
 			if n >= small {
 				e.Data = strings.Repeat("x", size)
 			}
@@ -117,7 +117,7 @@ func TestLargeEventsAreReadInPieces(t *testing.T) {
 			return strings.Repeat("x", size), nil
 		}
 		for range large {
-			record(t, l, event.Input{Account: other, Kind: event.InboundEmail, Data: "not read yet", ContentMessage: d.NewID()})
+			record(t, l, event.RecordParams{Account: other, Kind: event.InboundEmail, Data: "not read yet", ContentMessage: d.NewID()})
 		}
 		numberAll(t, l)
 
@@ -163,7 +163,7 @@ func TestLargeEvents(t *testing.T) {
 		account := d.NewID()
 		const events, size = 60, 400 << 10
 		for range events {
-			record(t, l, event.Input{Account: account, Kind: event.InboundEmail, Data: strings.Repeat("x", size)})
+			record(t, l, event.RecordParams{Account: account, Kind: event.InboundEmail, Data: strings.Repeat("x", size)})
 		}
 		numberAll(t, l)
 		heap := func() int64 {

@@ -37,8 +37,8 @@ const (
 // Kinds lists all kinds of events.
 var Kinds = [...]string{InboundEmail, DeliveryStatus, Bounce, Complaint, DomainVerified, MailboxCreated, MigrationComplete, RateLimitWarning}
 
-// Input is an event about to be recorded.
-type Input struct {
+// RecordParams is an event about to be recorded.
+type RecordParams struct {
 	Account db.ID
 	Kind    string
 	Message db.ID // outbound message of the event; 0 for none
@@ -108,7 +108,7 @@ type Log struct {
 var insertQuery = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)
 	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
 
-func (l *Log) insertStatement(e Input) (db.Statement, error) {
+func (l *Log) insertStatement(e RecordParams) (db.Statement, error) {
 	data, err := encode(e.Kind, e.Data)
 	if err != nil {
 		return db.Statement{}, err
@@ -131,10 +131,10 @@ func encode(kind string, v any) (string, error) {
 
 // RecordStatement returns the statement that records e, for a mutation of the write batcher: the
 // same statement each time the mutation runs. The mutation's AfterCommit must call Wake.
-func (l *Log) RecordStatement(e Input) (db.Statement, error) { return l.insertStatement(e) }
+func (l *Log) RecordStatement(e RecordParams) (db.Statement, error) { return l.insertStatement(e) }
 
 // Record writes e in the caller's transaction.
-func (l *Log) Record(ctx context.Context, tx *db.Tx, e Input) error {
+func (l *Log) Record(ctx context.Context, tx *db.Tx, e RecordParams) error {
 	s, err := l.insertStatement(e)
 	if err != nil {
 		return err
@@ -142,12 +142,12 @@ func (l *Log) Record(ctx context.Context, tx *db.Tx, e Input) error {
 	if err := tx.Run(ctx, s); err != nil {
 		return err
 	}
-	tx.AfterCommit(l.Wake)
+	tx.AfterCommit(l.WakeSequencer)
 	return nil
 }
 
-// Wake wakes the sequencer to number new events.
-func (l *Log) Wake() { l.Hub.Wake(notify.Key{Kind: notify.Event}) }
+// WakeSequencer wakes the sequencer to number new events.
+func (l *Log) WakeSequencer() { l.Hub.Wake(notify.Key{Kind: notify.Event}) }
 
 var eventQuery = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
 	WHERE id = $1 AND account = $2`)
@@ -170,7 +170,7 @@ func scanEvent(account db.ID) func(db.Row) (Event, error) {
 	return func(r db.Row) (Event, error) {
 		e := Event{Account: account, Version: 1}
 		var data string
-		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.contentMessage, db.ScanTime(&e.Timestamp), &e.Message, &e.Domain, &e.Mailbox, &e.Recipient)
+		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.contentMessage, db.TimeScanner(&e.Timestamp), &e.Message, &e.Domain, &e.Mailbox, &e.Recipient)
 		e.Data = json.RawMessage(data)
 		return e, err
 	}

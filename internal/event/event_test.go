@@ -28,7 +28,7 @@ func newLog(d *db.DB, n *lease.Node) *event.Log {
 	return &event.Log{DB: d, Node: n, Hub: &notify.Hub{}, Now: time.Now}
 }
 
-func record(t *testing.T, l *event.Log, e event.Input) {
+func record(t *testing.T, l *event.Log, e event.RecordParams) {
 	t.Helper()
 	if err := l.DB.Tx(t.Context(), func(tx *db.Tx) error { return l.Record(t.Context(), tx, e) }); err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestListAndGet(t *testing.T) {
 		l := newLog(d, node)
 		account, other, message := d.NewID(), d.NewID(), d.NewID()
 		for i := range 10 {
-			e := event.Input{Account: account, Kind: event.DeliveryStatus, Data: data{i}}
+			e := event.RecordParams{Account: account, Kind: event.DeliveryStatus, Data: data{i}}
 			switch i % 3 {
 			case 1:
 				e.Kind, e.Message = event.Bounce, message
@@ -84,7 +84,7 @@ func TestListAndGet(t *testing.T) {
 				e.Message = message
 			}
 			record(t, l, e)
-			record(t, l, event.Input{Account: other, Kind: event.Bounce, Message: message, Data: data{100 + i}})
+			record(t, l, event.RecordParams{Account: other, Kind: event.Bounce, Message: message, Data: data{100 + i}})
 		}
 		if got, err := listed(t, l, account, event.Filter{}); err != nil || len(got) != 0 {
 			t.Errorf("listed before they are numbered: %v, %v", got, err)
@@ -138,11 +138,11 @@ func TestListSinceLate(t *testing.T) {
 		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		account, began := d.NewID(), time.Now()
-		late, err := l.RecordStatement(event.Input{Account: account, Kind: event.Bounce, Data: data{1}})
+		late, err := l.RecordStatement(event.RecordParams{Account: account, Kind: event.Bounce, Data: data{1}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		record(t, l, event.Input{Account: account, Kind: event.Bounce, Data: data{2}})
+		record(t, l, event.RecordParams{Account: account, Kind: event.Bounce, Data: data{2}})
 		numberAll(t, l)
 		dbtest.Exec(t, d, late)
 		numberAll(t, l)
@@ -159,7 +159,7 @@ func TestRecordRollsBack(t *testing.T) {
 		l := newLog(d, node)
 		refused := errors.New("refused")
 		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
-			if err := l.Record(t.Context(), tx, event.Input{Account: 1, Kind: event.Bounce, Data: data{1}}); err != nil {
+			if err := l.Record(t.Context(), tx, event.RecordParams{Account: 1, Kind: event.Bounce, Data: data{1}}); err != nil {
 				return err
 			}
 			return refused
@@ -169,7 +169,7 @@ func TestRecordRollsBack(t *testing.T) {
 		if n := numberAll(t, l); n != 0 {
 			t.Errorf("%d events", n)
 		}
-		if _, err := l.RecordStatement(event.Input{Kind: event.Bounce, Data: make(chan int)}); err == nil {
+		if _, err := l.RecordStatement(event.RecordParams{Kind: event.Bounce, Data: make(chan int)}); err == nil {
 			t.Error("data without a JSON form was taken")
 		}
 	})
@@ -201,14 +201,14 @@ func TestNumberOnce(t *testing.T) {
 			writing.Go(func() {
 				l := logs[w%2]
 				for i := range each {
-					e := event.Input{Account: account, Kind: event.Bounce, Data: data{w*each + i}}
+					e := event.RecordParams{Account: account, Kind: event.Bounce, Data: data{w*each + i}}
 					if i%10 == 0 {
 						record(t, l, e)
 						continue
 					}
 					s, err := l.RecordStatement(e)
 					if err == nil {
-						err = l.DB.Write(t.Context(), l.DB.NewID(), &db.Mutation{Apply: func(b *db.Batch) { b.Queue(s) }, AfterCommit: l.Wake})
+						err = l.DB.Write(t.Context(), l.DB.NewID(), &db.Mutation{Apply: func(b *db.Batch) { b.Queue(s) }, AfterCommit: l.WakeSequencer})
 					}
 					if err != nil {
 						t.Error(err)
@@ -281,7 +281,7 @@ func TestNumberRuns(t *testing.T) {
 				}
 			})
 			for i := range 3 {
-				record(t, l, event.Input{Account: account, Kind: event.Bounce, Data: data{i}})
+				record(t, l, event.RecordParams{Account: account, Kind: event.Bounce, Data: data{i}})
 				for {
 					<-stream.C
 					got, err := listed(t, l, account, event.Filter{After: before})
@@ -311,7 +311,7 @@ func TestNumberChunks(t *testing.T) {
 		l := newLog(d, node)
 		if err := d.Tx(t.Context(), func(tx *db.Tx) error {
 			for i := range 1201 {
-				if err := l.Record(t.Context(), tx, event.Input{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
+				if err := l.Record(t.Context(), tx, event.RecordParams{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
 					return err
 				}
 			}
@@ -346,7 +346,7 @@ func BenchmarkNumber(b *testing.B) {
 				b.StopTimer()
 				if err := d.Tx(b.Context(), func(tx *db.Tx) error {
 					for i := range 500 {
-						if err := l.Record(b.Context(), tx, event.Input{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
+						if err := l.Record(b.Context(), tx, event.RecordParams{Account: 1, Kind: event.Bounce, Data: data{i}}); err != nil {
 							return err
 						}
 					}
@@ -386,12 +386,12 @@ func TestFollow(t *testing.T) {
 		})
 		account := d.NewID()
 		for i := range 2 {
-			record(t, l, event.Input{Account: account, Kind: event.Bounce, Data: data{i}})
+			record(t, l, event.RecordParams{Account: account, Kind: event.Bounce, Data: data{i}})
 		}
 		if n, err := l.AssignPositions(t.Context()); n != 2 || err != nil || calls == 0 {
 			t.Fatalf("numbered %d, %v, followed %d times", n, err, calls)
 		}
-		record(t, l, event.Input{Account: account, Kind: event.Bounce, Data: data{2}})
+		record(t, l, event.RecordParams{Account: account, Kind: event.Bounce, Data: data{2}})
 		if n, err := l.AssignPositions(t.Context()); n != 0 || err == nil {
 			t.Errorf("numbered %d, %v although what follows failed", n, err)
 		}

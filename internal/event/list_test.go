@@ -17,7 +17,7 @@ import (
 )
 
 // recordAll writes events in one transaction.
-func recordAll(t *testing.T, l *event.Log, all []event.Input) {
+func recordAll(t *testing.T, l *event.Log, all []event.RecordParams) {
 	t.Helper()
 	if err := l.DB.Tx(t.Context(), func(tx *db.Tx) error {
 		for _, e := range all {
@@ -66,9 +66,9 @@ func TestFilters(t *testing.T) {
 		ids := []db.ID{0, d.NewID(), d.NewID()}
 		recipients := []string{"", "a@example.org", "b@example.org"}
 		r := rand.New(rand.NewPCG(1, 2))
-		var all []event.Input
+		var all []event.RecordParams
 		for i := range 300 {
-			e := event.Input{Account: account, Kind: event.Kinds[r.IntN(len(event.Kinds)-1)], Message: ids[r.IntN(3)], Data: data{i},
+			e := event.RecordParams{Account: account, Kind: event.Kinds[r.IntN(len(event.Kinds)-1)], Message: ids[r.IntN(3)], Data: data{i},
 				Domain: ids[r.IntN(3)], Mailbox: ids[r.IntN(3)], Recipient: recipients[r.IntN(3)]}
 			if r.IntN(3) == 0 {
 				e.Account, e.Domain, e.Mailbox = other, e.Domain*2, e.Mailbox*2 // belong to one account
@@ -134,9 +134,9 @@ func TestRareEvents(t *testing.T) {
 		d, node := leasetest.Open(t, url)
 		l := newLog(d, node)
 		account, message, domain, mailbox := d.NewID(), d.NewID(), d.NewID(), d.NewID()
-		usual := event.Input{Account: account, Kind: event.DeliveryStatus, Message: d.NewID(), Domain: d.NewID(), Mailbox: d.NewID(), Recipient: "usual@example.org"}
+		usual := event.RecordParams{Account: account, Kind: event.DeliveryStatus, Message: d.NewID(), Domain: d.NewID(), Mailbox: d.NewID(), Recipient: "usual@example.org"}
 		dbtest.Exec(t, d, manyEvents.With(account, usual.Message, usual.Domain, usual.Mailbox))
-		for i, e := range map[int]event.Input{
+		for i, e := range map[int]event.RecordParams{
 			1:    {Kind: event.Complaint, Domain: domain, Mailbox: mailbox, Message: usual.Message, Recipient: usual.Recipient},
 			3:    {Kind: event.Bounce, Domain: usual.Domain, Mailbox: usual.Mailbox, Message: message, Recipient: usual.Recipient},
 			2500: {Kind: event.DomainVerified, Domain: usual.Domain, Mailbox: usual.Mailbox, Message: usual.Message, Recipient: "rare@example.org"},
@@ -189,7 +189,7 @@ func TestFollowSeveralKinds(t *testing.T) {
 				for i := range rounds {
 					if err := d.Tx(t.Context(), func(tx *db.Tx) error {
 						for j := range each {
-							e := event.Input{Account: account, Domain: domain, Kind: event.Kinds[j%len(event.Kinds)], Data: data{i*each + j}}
+							e := event.RecordParams{Account: account, Domain: domain, Kind: event.Kinds[j%len(event.Kinds)], Data: data{i*each + j}}
 							if err := l.Record(t.Context(), tx, e); err != nil {
 								return err
 							}

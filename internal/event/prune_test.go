@@ -41,7 +41,7 @@ func TestPrune(t *testing.T) {
 		l.Now = func() time.Time { return now }
 		for i := range 30 {
 			now = now.Add(time.Hour)
-			record(t, l, event.Input{Account: 1, Kind: event.Bounce, Data: data{i}})
+			record(t, l, event.RecordParams{Account: 1, Kind: event.Bounce, Data: data{i}})
 		}
 		if n := pruneAll(t, l, now.Add(time.Hour), 100); n != 0 {
 			t.Errorf("%d events without a position were pruned", n)
@@ -68,7 +68,7 @@ func TestPrune(t *testing.T) {
 		}
 		l = newLog(d, node) // and after a restart
 		l.Now = func() time.Time { return now }
-		record(t, l, event.Input{Account: 1, Kind: event.Bounce, Data: data{30}})
+		record(t, l, event.RecordParams{Account: 1, Kind: event.Bounce, Data: data{30}})
 		numberAll(t, l)
 		if all := list(); len(all) != 2 || all[0].Position != 30 || all[1].Position != 31 {
 			t.Errorf("left are %+v", all)
@@ -102,7 +102,7 @@ func TestPruneWhileNumbering(t *testing.T) {
 		last := int64(0)
 		for i := range 300 {
 			l := logs[i%2]
-			record(t, l, event.Input{Account: 1, Kind: event.Bounce, Data: data{i}})
+			record(t, l, event.RecordParams{Account: 1, Kind: event.Bounce, Data: data{i}})
 			if n := numberAll(t, l); n != 1 {
 				t.Fatalf("numbered %d", n)
 			}

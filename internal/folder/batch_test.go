@@ -185,11 +185,11 @@ func TestInterruptedStore(t *testing.T) {
 		_, _, err := v.UpdateFlags(h.ctx(), numbers(4), FlagUpdate{Op: AddFlags, Keywords: []string{"own"}})
 		h.must(err)
 		table := v.shared.keywords
-		_, err = table.Add(0, []string{"more"})
+		_, err = table.AddToSet(0, []string{"more"})
 		h.must(err)
 		for size := 1 << 16; size > 0; size /= 2 { // no space is left for "more own", in the second batch
 			for n := 0; err == nil; n++ {
-				_, err = table.Add(0, []string{fmt.Sprintf("%0*d", size, n)})
+				_, err = table.AddToSet(0, []string{fmt.Sprintf("%0*d", size, n)})
 			}
 			err = nil
 		}

@@ -26,8 +26,8 @@ func TestDeliver(t *testing.T) {
 		filed, err := h.DeliverAll(h.ctx(), []Delivery{
 			{Mailbox: other, SpecialUse: Junk, Blob: u.Blob, Metadata: u.Metadata, Jobs: []*db.Mutation{{Apply: subscribe}}},
 			{Mailbox: h.box, Blob: u.Blob, Metadata: u.Metadata, Flags: Seen, Keywords: []string{"b", "a", "B"},
-				NewEvent: func(f MessageRef) event.Input {
-					return event.Input{Account: 1, Kind: event.InboundEmail, Data: map[string]any{"uid": f.UID}}
+				NewEvent: func(f MessageRef) event.RecordParams {
+					return event.RecordParams{Account: 1, Kind: event.InboundEmail, Data: map[string]any{"uid": f.UID}}
 				}},
 			{Mailbox: h.box, SpecialUse: Sent, Blob: u.Blob, Metadata: u.Metadata},
 		})
@@ -63,7 +63,7 @@ func TestDeliver(t *testing.T) {
 			t.Errorf("a recipient without folders: %v", err)
 		}
 		_, err = h.Deliver(h.ctx(), Delivery{Mailbox: h.box, Blob: h.upload(mail("two", ""), 0).Blob,
-			NewEvent: func(MessageRef) event.Input { return event.Input{Kind: event.Bounce, Data: func() {}} }})
+			NewEvent: func(MessageRef) event.RecordParams { return event.RecordParams{Kind: event.Bounce, Data: func() {}} }})
 		if err == nil {
 			t.Error("an event that can't be written was")
 		}

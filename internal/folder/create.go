@@ -128,8 +128,8 @@ func (s *Folders) Create(ctx context.Context, mailbox db.ID, name string) (Folde
 
 // Fault codes of CreateSpecial.
 const (
-	CodeUnknownUse = "unknown_special_use"
-	CodeUseTaken   = "special_use_taken"
+	CodeUnknownSpecialUse = "unknown_special_use"
+	CodeSpecialUseTaken   = "special_use_taken"
 )
 
 // CreateSpecial creates a folder with a special use (RFC 6154 §3). It returns a fault.Conflict if
@@ -139,11 +139,11 @@ func (s *Folders) CreateSpecial(ctx context.Context, mailbox db.ID, name, specia
 		return made, err
 	}
 	if special != "" && !slices.Contains([]string{Sent, Drafts, Junk, Trash, Archive}, special) {
-		return made, fault.New(fault.Invalid, CodeUnknownUse, "Folders can't have this special use.")
+		return made, fault.New(fault.Invalid, CodeUnknownSpecialUse, "Folders can't have this special use.")
 	}
 	err = s.updateTree(ctx, mailbox, func(t *folderTree) error {
 		if special != "" && slices.ContainsFunc(t.folders, func(f Folder) bool { return f.SpecialUse == special }) {
-			return fault.New(fault.Conflict, CodeUseTaken, "Another folder has this special use already.")
+			return fault.New(fault.Conflict, CodeSpecialUseTaken, "Another folder has this special use already.")
 		}
 		var err error
 		made, err = t.create(ctx, name, special)

@@ -56,7 +56,7 @@ type Delivery struct {
 	Date         time.Time // internal date; zero for now
 	// NewEvent, if not nil, returns the event to record in the same commit. It may be called more
 	// than once, from another goroutine.
-	NewEvent func(MessageRef) event.Input
+	NewEvent func(MessageRef) event.RecordParams
 	// Jobs are mutations of other packages in the same commit. If one is declined, the whole commit
 	// is.
 	Jobs []*db.Mutation
@@ -119,8 +119,8 @@ func (s *Folders) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef,
 				if f.delivery.SpecialUse != "" {
 					none = errStale
 				}
-				queueUsage(b, f.mailbox, f.usage(), &tell)
-				b.Queue(reserveDeliveryUIDQuery.With(f.mailbox, f.delivery.SpecialUse, f.unseenCount(), f.size(), f.usage().Overhead)).LockKey(f.mailbox).
+				queueUsageUpdate(b, f.mailbox, f.usage(), &tell)
+				b.Queue(reserveDeliveryUIDQuery.With(f.mailbox, f.delivery.SpecialUse, f.unseenCount(), f.size(), f.usage().Overhead)).WithLockKey(f.mailbox).
 					One(&f.Folder, &f.UIDValidity, &f.UID, &f.ModSeq).OrFail(none)
 			}
 		},
@@ -136,7 +136,7 @@ func (s *Folders) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef,
 				s.wakeFolder(f.Folder)
 			}
 			if events {
-				s.Events.Wake()
+				s.Events.WakeSequencer()
 			}
 			s.wakeQuotaNotifier(tell)
 		},
@@ -161,11 +161,11 @@ func (s *Folders) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef,
 	return answers, nil
 }
 
-// queueUsage adds a filed message to the mailbox's usage, regardless of the quota. It sets tell if
+// queueUsageUpdate adds a filed message to the mailbox's usage, regardless of the quota. It sets tell if
 // the owner must be told that little quota is left.
-func queueUsage(b *db.Batch, box db.ID, of mailbox.Usage, tell *bool) {
+func queueUsageUpdate(b *db.Batch, box db.ID, of mailbox.Usage, tell *bool) {
 	var one bool
-	b.Queue(mailbox.AddUsage(box, of)).LockKey(box).Each(func(r db.Row) error {
+	b.Queue(mailbox.AddUsage(box, of)).WithLockKey(box).Each(func(r db.Row) error {
 		err := mailbox.ScanNearlyFull(&one)(r)
 		*tell = *tell || one
 		return err

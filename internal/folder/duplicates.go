@@ -23,7 +23,7 @@ import (
 type DuplicateFinder struct {
 	store  *Folders
 	seed   maphash.Seed
-	stored []storedBlob // ascending by key
+	stored []duplicateCandidate // ascending by key
 	// unmatched counts the messages, by hash, whose bytes were read and that no duplicate has
 	// matched.
 	unmatched map[ContentHash]int
@@ -32,8 +32,8 @@ type DuplicateFinder struct {
 // ContentHash is the SHA-256 of a message.
 type ContentHash = [sha256.Size]byte
 
-// storedBlob identifies a message by its envelope and size.
-type storedBlob struct {
+// duplicateCandidate identifies a message by its envelope and size.
+type duplicateCandidate struct {
 	key  uint64
 	blob db.ID // 0 once its bytes were read
 }
@@ -49,12 +49,12 @@ func (s *Folders) NewDuplicateFinder(ctx context.Context, mailbox db.ID, name st
 		return nil, err
 	}
 	defer v.Close()
-	c.stored = make([]storedBlob, 0, v.Len())
+	c.stored = make([]duplicateCandidate, 0, v.Len())
 	err = v.Fetch(ctx, v.Resolve([]Range{{Lo: 1, Hi: Star}}, false), FetchEnvelope, func(r *MessageRow) error {
-		c.stored = append(c.stored, storedBlob{c.key(r.Envelope, int64(r.Size)), r.BlobID})
+		c.stored = append(c.stored, duplicateCandidate{c.key(r.Envelope, int64(r.Size)), r.BlobID})
 		return nil
 	})
-	slices.SortFunc(c.stored, func(a, b storedBlob) int { return cmp.Compare(a.key, b.key) })
+	slices.SortFunc(c.stored, func(a, b duplicateCandidate) int { return cmp.Compare(a.key, b.key) })
 	return c, err
 }
 
@@ -74,7 +74,7 @@ func (c *DuplicateFinder) Empty() bool { return len(c.stored) == 0 }
 // nothing.
 func (c *DuplicateFinder) TakeDuplicate(ctx context.Context, d Metadata, size int64, sum ContentHash) (bool, error) {
 	key := c.key(d.Envelope, size)
-	at, _ := slices.BinarySearchFunc(c.stored, key, func(h storedBlob, key uint64) int { return cmp.Compare(h.key, key) })
+	at, _ := slices.BinarySearchFunc(c.stored, key, func(h duplicateCandidate, key uint64) int { return cmp.Compare(h.key, key) })
 	for ; at < len(c.stored) && c.stored[at].key == key && c.stored[at].blob != 0; at++ {
 		stored, err := c.hashBlob(ctx, c.stored[at].blob)
 		if err != nil && !blob.IsLost(err) {

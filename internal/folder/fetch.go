@@ -346,8 +346,8 @@ func (s *Folders) OpenMessage(ctx context.Context, message db.ID) (*blob.Reader,
 
 // MessageIndex returns the index of a message that Fetch returned with FetchStructure. It reads the
 // bytes only if the stored index can't be decoded or belongs to other bytes.
-func (s *Folders) MessageIndex(ctx context.Context, r *MessageRow) (*message.Index, error) {
-	if index := message.DecodeIndex(r.Structure, int64(r.Size)); index != nil {
+func (s *Folders) MessageIndex(ctx context.Context, r *MessageRow) (*message.Structure, error) {
+	if index := message.DecodeStructure(r.Structure, int64(r.Size)); index != nil {
 		return index, nil
 	}
 	in, err := openBlob(ctx, s.Blobs, r.Message, r.BlobID)

@@ -30,8 +30,8 @@ func (v *View) fillKeywords(ctx context.Context, n int, at func(i int) *FlagChan
 			open = append(open, c)
 		}
 	}
-	for some := range slices.Chunk(open, db.ListSize) {
-		args := db.ListArgs(len(some), func(i int) any { return some[i].UID })
+	for some := range slices.Chunk(open, db.InListSize) {
+		args := db.InListArgs(len(some), func(i int) any { return some[i].UID })
 		err := v.store.DB.Each(ctx, keywordsByUIDQuery.With(append(args, v.shared.id)...), func(r db.Row) error {
 			var uid uint32
 			var text string

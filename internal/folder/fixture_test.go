@@ -68,7 +68,7 @@ func (h *fixture) newFolders(d *db.DB, node *lease.Node, o Options) *Folders {
 }
 
 func (h *fixture) newMailbox(quota int64) db.ID {
-	box := testkit.AddMailbox(h, h.db, quota)
+	box := testkit.AddAccountWithMailbox(h, h.db, quota)
 	h.must(h.db.Tx(h.ctx(), func(tx *db.Tx) error { return h.Provision(h.ctx(), tx, box) }))
 	return box
 }
@@ -207,7 +207,7 @@ func (v *View) show() string {
 				b.WriteString(name)
 			}
 		}
-		if words := v.shared.keywords.Set(e.Keywords); len(words) > 0 {
+		if words := v.shared.keywords.Keywords(e.Keywords); len(words) > 0 {
 			fmt.Fprint(&b, words)
 		}
 		b.WriteByte(' ')

@@ -108,7 +108,7 @@ func (s *Folders) Run(ctx context.Context) error {
 // CollectGarbage deletes messages that left their last folder longer than ExpungeGrace ago, and
 // returns their number. It also deletes what is left of deleted folders.
 func (s *Folders) CollectGarbage(ctx context.Context) (deleted int, err error) {
-	if err := s.purgeDropped(ctx); err != nil {
+	if err := s.purgeDeletedFolders(ctx); err != nil {
 		return 0, err
 	}
 	for {
@@ -166,8 +166,8 @@ func (s *Folders) collectBatch(ctx context.Context) (due, deleted int, err error
 	return len(found), deleted, nil
 }
 
-// purgeDropped removes the messages of deleted folders, which nobody can change or copy any more.
-func (s *Folders) purgeDropped(ctx context.Context) error {
+// purgeDeletedFolders removes the messages of deleted folders, which nobody can change or copy any more.
+func (s *Folders) purgeDeletedFolders(ctx context.Context) error {
 	type dropped struct{ folder, mailbox db.ID }
 	passed := s.Now().Add(-2 * lease.MaxClockSkew).Unix() // in the past on all nodes' clocks
 	for last := db.ID(0); ; {
@@ -233,5 +233,5 @@ func (s *Folders) PurgeMailbox(ctx context.Context, mailbox db.ID) error {
 	if err != nil && !fault.Is(err, fault.NotFound) {
 		return err
 	}
-	return s.purgeDropped(ctx)
+	return s.purgeDeletedFolders(ctx)
 }

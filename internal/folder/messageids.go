@@ -10,16 +10,16 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 )
 
-// messageIDCache maps the UIDs of a folder to messages. The mapping never changes, so the first
+// uidToIDCache maps the UIDs of a folder to messages. The mapping never changes, so the first
 // search that asks an index reads it once.
-type messageIDCache struct {
+type uidToIDCache struct {
 	mu   sync.Mutex
 	uids []uint32 // ascending
 	ids  []db.ID
 }
 
 // reset frees the memory when no session has the folder open.
-func (m *messageIDCache) reset() {
+func (m *uidToIDCache) reset() {
 	m.mu.Lock()
 	m.uids, m.ids = nil, nil
 	m.mu.Unlock()
@@ -33,9 +33,9 @@ var (
 	existingMessagesQuery = db.SQL(`SELECT id FROM message WHERE id ` + inList)
 )
 
-// MessageIDs returns the messages with the given UIDs, which must ascend; 0 for one that was
+// IDsByUID returns the messages with the given UIDs, which must ascend; 0 for one that was
 // expunged meanwhile.
-func (v *View) MessageIDs(ctx context.Context, uids []uint32) ([]db.ID, error) {
+func (v *View) IDsByUID(ctx context.Context, uids []uint32) ([]db.ID, error) {
 	m := &v.shared.idCache
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -86,8 +86,8 @@ func (s *Folders) MessagesAfter(ctx context.Context, folder db.ID, uid uint32, l
 // ExistingMessages returns which of the messages have not been deleted.
 func (s *Folders) ExistingMessages(ctx context.Context, ids []db.ID) (map[db.ID]bool, error) {
 	there := map[db.ID]bool{}
-	for some := range slices.Chunk(ids, db.ListSize) {
-		args := db.ListArgs(len(some), func(i int) any { return some[i] })
+	for some := range slices.Chunk(ids, db.InListSize) {
+		args := db.InListArgs(len(some), func(i int) any { return some[i] })
 		err := s.DB.Each(ctx, existingMessagesQuery.With(args...), func(r db.Row) error {
 			var id db.ID
 			err := r.Scan(&id)

@@ -14,7 +14,7 @@ import (
 type Metadata struct {
 	MessageID     string // with its angle brackets; "" for none
 	Envelope      []byte // as IMAP shows it (message.AppendEnvelope)
-	Structure     []byte // message.Index in its stored form
+	Structure     []byte // message.Structure in its stored form
 	ReferenceKeys []byte // the messages that it refers to, for threads; if empty, the header is read when needed
 }
 
@@ -24,7 +24,7 @@ const maxMessageID = 998
 
 // NewMetadata returns the metadata of a message from its header and index, which must be those of
 // the final bytes.
-func NewMetadata(h message.Header, ix *message.Index) (Metadata, error) {
+func NewMetadata(h message.Header, ix *message.Structure) (Metadata, error) {
 	structure, err := ix.MarshalBinary()
 	if err != nil {
 		return Metadata{}, fmt.Errorf("storing a message's structure: %w", err)

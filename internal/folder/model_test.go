@@ -213,7 +213,7 @@ func (m *model) sync(t *rapid.T) {
 	}
 	var seen []told
 	for _, e := range c.v.snap.Between(0, c.v.snap.Len()) {
-		seen = append(seen, told{e.UID, e.Flags, strings.Join(c.v.shared.keywords.Set(e.Keywords), " ")})
+		seen = append(seen, told{e.UID, e.Flags, strings.Join(c.v.shared.keywords.Keywords(e.Keywords), " ")})
 	}
 	known := slices.DeleteFunc(slices.Clone(c.known), gone)
 	if seen = slices.DeleteFunc(seen, gone); !slices.Equal(known, seen) {

@@ -31,7 +31,7 @@ type sharedView struct {
 	stale         bool   // whether a signal came, or a read failed, since all was read
 	maxReadModSeq uint64 // the highest mod-sequence that was read with the folder's row
 
-	idCache messageIDCache // for searches
+	idCache uidToIDCache // for searches
 
 	mu       sync.Mutex // guards the fields below
 	row      Folder     // as last read

@@ -70,12 +70,12 @@ func (s *Folders) Message(ctx context.Context, mailbox, id db.ID) (StoredMessage
 
 // LoadLocations fills in the Locations of messages. A message that was expunged just now has none.
 func (s *Folders) LoadLocations(ctx context.Context, all []*StoredMessage) error {
-	for some := range slices.Chunk(all, db.ListSize) {
+	for some := range slices.Chunk(all, db.InListSize) {
 		byID := map[db.ID]*StoredMessage{}
 		for _, k := range some {
 			byID[k.ID] = k
 		}
-		err := s.DB.Each(ctx, locationsQuery.With(db.ListArgs(len(some), func(i int) any { return some[i].ID })...), func(r db.Row) error {
+		err := s.DB.Each(ctx, locationsQuery.With(db.InListArgs(len(some), func(i int) any { return some[i].ID })...), func(r db.Row) error {
 			var id db.ID
 			var p Location
 			var flags, date int64
@@ -100,13 +100,13 @@ func (s *Folders) LoadLocations(ctx context.Context, all []*StoredMessage) error
 }
 
 // OpenParts is the function OpenParts for the messages of these Folders.
-func (s *Folders) OpenParts(ctx context.Context, id db.ID) (*message.Index, *blob.Reader, error) {
+func (s *Folders) OpenParts(ctx context.Context, id db.ID) (*message.Structure, *blob.Reader, error) {
 	return OpenParts(ctx, s.Blobs, id)
 }
 
 // OpenParts opens the bytes of a message with the index of its parts. It returns a fault.NotFound if
 // they are gone, and a fault.Denied if the message is private. The caller must Close the reader.
-func OpenParts(ctx context.Context, blobs *blob.Store, id db.ID) (*message.Index, *blob.Reader, error) {
+func OpenParts(ctx context.Context, blobs *blob.Store, id db.ID) (*message.Structure, *blob.Reader, error) {
 	var at db.ID
 	var structure []byte
 	var private bool
@@ -124,7 +124,7 @@ func OpenParts(ctx context.Context, blobs *blob.Store, id db.ID) (*message.Index
 	if err != nil {
 		return nil, nil, err
 	}
-	index, err := message.LoadIndex(structure, r.Size(), r.All())
+	index, err := message.LoadStructure(structure, r.Size(), r.All())
 	if err != nil {
 		_ = r.Close() // nothing was written
 		return nil, nil, fmt.Errorf("scanning message %s: %w", id, err)

@@ -23,13 +23,13 @@ func uidBatches(spans []snapshot.Span) iter.Seq[uidBatch] {
 	return func(yield func(uidBatch) bool) {
 		for len(spans) > 0 {
 			singles := 0
-			for singles < min(len(spans), db.ListSize) && spans[singles].N == 1 {
+			for singles < min(len(spans), db.InListSize) && spans[singles].N == 1 {
 				singles++
 			}
 			p := uidBatch{Span: spans[0]}
 			if singles > 1 {
 				p.N, p.Hi = singles, spans[singles-1].Hi
-				p.list = db.ListArgs(singles, func(i int) any { return int64(spans[i].Lo) })
+				p.list = db.InListArgs(singles, func(i int) any { return int64(spans[i].Lo) })
 			}
 			if !yield(p) {
 				return
@@ -42,7 +42,7 @@ func uidBatches(spans []snapshot.Span) iter.Seq[uidBatch] {
 // statement returns the query for spans or for lists with the batch's UIDs and args as arguments.
 func (p uidBatch) statement(span, list *db.Query, args ...any) db.Statement {
 	if p.list != nil {
-		return list.With(append(p.list[:db.ListSize:db.ListSize], args...)...)
+		return list.With(append(p.list[:db.InListSize:db.InListSize], args...)...)
 	}
 	return span.With(append([]any{int64(p.Lo), int64(p.Hi)}, args...)...)
 }

@@ -71,11 +71,11 @@ func (w *keywordChange) apply(id uint32) (uint32, error) {
 func (w *keywordChange) change(id uint32) (uint32, error) {
 	switch w.op {
 	case AddFlags:
-		return w.table.Add(id, w.keywords)
+		return w.table.AddToSet(id, w.keywords)
 	case RemoveFlags:
-		return w.table.Remove(id, w.keywords)
+		return w.table.RemoveFromSet(id, w.keywords)
 	}
-	return w.table.Add(0, w.keywords)
+	return w.table.AddToSet(0, w.keywords)
 }
 
 // flagPlan is the change to make, computed from a snapshot.
@@ -210,7 +210,7 @@ func (v *View) commitFlags(ctx context.Context, p *flagPlan, since uint64, withW
 				for piece := range uidBatches(g.spans.Spans) {
 					args := []any{sh.id, int64(p.keep), int64(p.add), int64(modseq)}
 					if withWords {
-						args = append(args, sh.keywords.Text(g.keywords))
+						args = append(args, sh.keywords.FormatSet(g.keywords))
 						b.Queue(piece.statement(setKeywordsQuery, setKeywordsListQuery, args...))
 					} else {
 						b.Queue(piece.statement(setFlagsQuery, setFlagsListQuery, args...))

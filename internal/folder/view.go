@@ -155,7 +155,7 @@ func (v *View) Resolve(set []Range, byUID bool) []uint32 {
 
 // flagChange returns the flags of the message with this index.
 func (v *View) flagChange(index int, e snapshot.Entry) FlagChange {
-	c := FlagChange{Seq: uint32(index + 1), UID: e.UID, Flags: e.Flags, Keywords: v.shared.keywords.Set(e.Keywords), ModSeq: e.ModSeq}
+	c := FlagChange{Seq: uint32(index + 1), UID: e.UID, Flags: e.Flags, Keywords: v.shared.keywords.Keywords(e.Keywords), ModSeq: e.ModSeq}
 	c.keywordsMissing = e.Keywords == snapshot.OverflowKeywords
 	if v.IsRecent(e.UID) {
 		c.Flags |= Recent

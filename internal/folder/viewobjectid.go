@@ -27,8 +27,8 @@ func (v *View) fillThreads(ctx context.Context, want FetchFields, rows []Message
 	if want&FetchThread == 0 {
 		return nil
 	}
-	for some := range slices.Chunk(rows, db.ListSize) {
-		args := db.ListArgs(len(some), func(i int) any { return some[i].Message })
+	for some := range slices.Chunk(rows, db.InListSize) {
+		args := db.InListArgs(len(some), func(i int) any { return some[i].Message })
 		err := v.store.DB.Each(ctx, messageThreadsQuery.With(args...), func(r db.Row) error {
 			var id db.ID
 			var thread string
@@ -50,8 +50,8 @@ func (v *View) fillThreads(ctx context.Context, want FetchFields, rows []Message
 // MessageUIDs returns the ascending UIDs under which the folder shows some messages. The session
 // need not know them yet.
 func (v *View) MessageUIDs(ctx context.Context, messages ...db.ID) (uids []uint32, err error) {
-	for some := range slices.Chunk(messages, db.ListSize) {
-		args := db.ListArgs(len(some), func(i int) any { return some[i] })
+	for some := range slices.Chunk(messages, db.InListSize) {
+		args := db.InListArgs(len(some), func(i int) any { return some[i] })
 		found, err := db.All(ctx, v.store.DB, uidsOfMessagesQuery.With(append(args, v.shared.id)...), scanUID)
 		if err != nil {
 			return nil, err

@@ -45,7 +45,7 @@ func (f *readTx) QueryContext(ctx context.Context, query string, args ...any) (*
 	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 }
 
-// compiledClause is a search.Clause prepared for matching: the buckets for each kind of text that
+// compiledClause is a search.IndexClause prepared for matching: the buckets for each kind of text that
 // may contain the term, or other clauses to combine.
 type compiledClause struct {
 	kindBuckets [][]uint32
@@ -142,7 +142,7 @@ func (x *Index) Query(ctx context.Context, mailbox db.ID, s search.IndexQuery) (
 		return nil, nil
 	}
 	if err != nil {
-		return nil, x.reportError(err)
+		return nil, x.handleReadError(err)
 	}
 	return &out, nil
 }
@@ -231,7 +231,7 @@ func (f *searcher) evaluateAny(n int, from []pageSource, within bitset, of func(
 	if n == 1 {
 		return of(0)
 	}
-	all := make(bitset, totalWords(from))
+	all := make(bitset, totalSetWords(from))
 	for i := range n {
 		some, err := of(i)
 		if err != nil {
@@ -259,7 +259,7 @@ const (
 func (f *searcher) intersectAll(want []uint32, from []pageSource, within bitset) (bitset, error) {
 	found, all, before := slices.Clone(within), within == nil, within.count()
 	if all {
-		found = make(bitset, totalWords(from))
+		found = make(bitset, totalSetWords(from))
 		if before = 64 * len(found); len(want) == 0 {
 			found.setAll()
 		}

@@ -76,7 +76,7 @@ func randomMail(r *rand.Rand) string {
 func randomCriterion(r *rand.Rand, depth int) search.Criterion {
 	c := search.Criterion{Not: r.IntN(4) == 0}
 	if depth > 0 && r.IntN(2) == 0 {
-		c.Test = []search.Test{search.And, search.Or}[r.IntN(2)]
+		c.Test = []search.CriterionKind{search.And, search.Or}[r.IntN(2)]
 		for range 1 + r.IntN(3) {
 			c.Children = append(c.Children, randomCriterion(r, depth-1))
 		}
@@ -98,7 +98,7 @@ func randomCriterion(r *rand.Rand, depth int) search.Criterion {
 	case 2:
 		c.Test, c.Num = search.Larger, uint64(r.IntN(2000))
 	default:
-		c.Test = []search.Test{search.HasHeader, search.InEnvelope}[r.IntN(2)]
+		c.Test = []search.CriterionKind{search.HasHeader, search.InEnvelope}[r.IntN(2)]
 		c.Header = []string{"subject", "FROM", "to", "Cc", "X-Odd", "message-id", "sender"}[r.IntN(7)]
 		if r.IntN(3) == 0 {
 			c.Text = fmt.Sprint(r.IntN(9), "@DEMO")

@@ -76,7 +76,7 @@ func (x *Indexer) updateIndexedThrough(ctx context.Context, mailbox db.ID) error
 			}
 			upto = 0
 		}
-		if err := x.advanceFolder(ctx, mailbox, f, upto); err != nil {
+		if err := x.advanceIndexedThrough(ctx, mailbox, f, upto); err != nil {
 			return err
 		}
 	}
@@ -119,9 +119,9 @@ func scanIndexedThrough(rows *sql.Rows, err error) (map[db.ID]uint32, error) {
 	return all, rows.Err()
 }
 
-// advanceFolder examines the messages that came since the last time, up to the first that is not
+// advanceIndexedThrough examines the messages that came since the last time, up to the first that is not
 // indexed. The folder was read before them.
-func (x *Indexer) advanceFolder(ctx context.Context, mailbox db.ID, f folder.Folder, began uint32) error {
+func (x *Indexer) advanceIndexedThrough(ctx context.Context, mailbox db.ID, f folder.Folder, began uint32) error {
 	upto := began
 	for upto+1 < f.UIDNext {
 		uids, ids, err := x.folders.MessagesAfter(ctx, f.ID, upto, indexedThroughPage)

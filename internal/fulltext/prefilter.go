@@ -48,13 +48,13 @@ func (x *Index) Prefilter(ctx context.Context, mailbox db.ID, among []db.ID, sou
 		err = known.addBuffer(&f, mailbox, among, clauses)
 	}
 	if err != nil {
-		return nil, x.reportError(err)
+		return nil, x.handleReadError(err)
 	}
 	return known.result(sought), nil
 }
 
-// reportError makes Run repair the file if a search found it damaged.
-func (x *Index) reportError(err error) error {
+// handleReadError makes Run repair the file if a search found it damaged.
+func (x *Index) handleReadError(err error) error {
 	if isDamageError(err) {
 		select {
 		case x.damage <- err:

@@ -159,7 +159,7 @@ func blockSources(blocks []int64) (all []pageSource) {
 	return all
 }
 
-func totalWords(all []pageSource) (n int) {
+func totalSetWords(all []pageSource) (n int) {
 	for _, s := range all {
 		n += s.words
 	}

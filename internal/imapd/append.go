@@ -36,7 +36,7 @@ func (s *session) append(cmd *wire.Append) (wire.Code, error) {
 		in.discard(err)
 		return "", tryCreateError(err)
 	}
-	return wire.AppendUID(validity, wire.SetOf(uids...)), nil
+	return wire.CodeAppendUID(validity, wire.SetOf(uids...)), nil
 }
 
 // appendReader reads the messages of an APPEND or REPLACE. It writes their bytes to the blob store
@@ -140,7 +140,7 @@ func (s *session) receiveMessage(binary bool) (*blob.Blob, *message.Scanner, err
 	scan := &message.Scanner{}
 	chunk := s.copyBuffer()
 	defer s.copyBuffers.Put(chunk)
-	if err := copyMessage(io.MultiWriter(to, scan), src, *chunk); err != nil {
+	if err := copyFromClient(io.MultiWriter(to, scan), src, *chunk); err != nil {
 		return nil, nil, err
 	}
 	b, err := to.Finish()
@@ -150,9 +150,9 @@ func (s *session) receiveMessage(binary bool) (*blob.Blob, *message.Scanner, err
 	return b, scan, err
 }
 
-// copyMessage copies from the client. After an error on our side the connection stays usable: the
+// copyFromClient copies from the client. After an error on our side the connection stays usable: the
 // Reader skips the rest.
-func copyMessage(to io.Writer, src io.Reader, chunk []byte) error {
+func copyFromClient(to io.Writer, src io.Reader, chunk []byte) error {
 	for {
 		n, err := src.Read(chunk)
 		if _, werr := to.Write(chunk[:n]); werr != nil {

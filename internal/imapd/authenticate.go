@@ -19,7 +19,7 @@ func (s *session) authenticate(cmd *wire.Authenticate) (wire.Code, error) {
 		return "", no(wire.CodePrivacyRequired, "Encrypt the connection first, with STARTTLS.")
 	case cmd.Mechanism == "PLAIN":
 		return s.authPlain(cmd)
-	case cmd.Mechanism == credential.MechanismSCRAM && s.Mailboxes.SCRAM.Offers():
+	case cmd.Mechanism == credential.MechanismSCRAM && s.Mailboxes.SCRAM.IsOffered():
 		return s.authScram(cmd)
 	}
 	return "", no(wire.CodeCannot, "CAPABILITY tells which mechanisms there are.")
@@ -95,8 +95,8 @@ func (s *session) challenge(challenge string) ([]byte, error) {
 	if err := s.w.Challenge([]byte(challenge)); err != nil {
 		return nil, err
 	}
-	response, err := s.r.ReadResponse()
-	if errors.Is(err, wire.ErrCancelled) {
+	response, err := s.r.ReadSASLResponse()
+	if errors.Is(err, wire.ErrAuthCancelled) {
 		return nil, bad("AUTHENTICATE was cancelled.")
 	}
 	return response, wrapConnError(err)

@@ -111,7 +111,7 @@ func (b *binarySection) open(m *messageBody, sec *wire.Section) (io.Reader, erro
 }
 
 // write writes the item.
-func (b *binarySection) write(m *messageBody, row *wire.FetchRow, sec *wire.Section) error {
+func (b *binarySection) write(m *messageBody, row *wire.FetchResponse, sec *wire.Section) error {
 	switch {
 	case sec.Kind == wire.SectionBinarySize:
 		row.SectionSize(sec, b.size)

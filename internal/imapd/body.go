@@ -19,7 +19,7 @@ type messageBody struct {
 	bytes          []byte       // all bytes, if they are stored in the row
 	file           *blob.Reader // otherwise
 	headerBytes    []byte       // the message's own header, from file, if a section needs it
-	index          *message.Index
+	index          *message.Structure
 	binarySections []binarySection // indexed like the sections; only BINARY ones are used
 	preview        string
 }
@@ -43,7 +43,7 @@ func (f *fetcher) openBody(r *folder.MessageRow) (*messageBody, error) {
 	if !f.needsIndex {
 		return m, nil
 	}
-	if m.index, err = message.LoadIndex(r.Structure, m.size, m.reader(message.Span{Len: m.size})); err != nil {
+	if m.index, err = message.LoadStructure(r.Structure, m.size, m.reader(message.Span{Len: m.size})); err != nil {
 		m.close()
 		return nil, fmt.Errorf("scanning a message: %w", err)
 	}
@@ -94,7 +94,7 @@ func isTopHeader(sec *wire.Section) bool {
 }
 
 // write writes the item of section i of a row.
-func (m *messageBody) write(row *wire.FetchRow, sections []wire.Section, i int) error {
+func (m *messageBody) write(row *wire.FetchResponse, sections []wire.Section, i int) error {
 	if isBinary(&sections[i]) {
 		return m.binarySections[i].write(m, row, &sections[i])
 	}
@@ -103,7 +103,7 @@ func (m *messageBody) write(row *wire.FetchRow, sections []wire.Section, i int) 
 
 // writeSection writes one BODY[…] item of a row. A source that fails in the middle of a literal
 // fails the Writer, and with it the connection.
-func (m *messageBody) writeSection(row *wire.FetchRow, sec *wire.Section) error {
+func (m *messageBody) writeSection(row *wire.FetchResponse, sec *wire.Section) error {
 	span, there := message.Span{Len: m.size}, true
 	which := messageSection(sec)
 	if needsIndex(sec) {

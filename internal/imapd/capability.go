@@ -17,7 +17,7 @@ func (s *session) capabilities() []string {
 		if !s.isTLS {
 			return append(all, "STARTTLS", "LOGINDISABLED")
 		}
-		if s.Mailboxes.SCRAM.Offers() {
+		if s.Mailboxes.SCRAM.IsOffered() {
 			all = append(all, "AUTH="+credential.MechanismSCRAM)
 		}
 		return append(all, "AUTH=PLAIN")

@@ -4,9 +4,9 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// close handles CLOSE: it expunges silently, but not after EXAMINE (RFC 3501 §6.4.2). It returns no
+// closeCommand handles CLOSE: it expunges silently, but not after EXAMINE (RFC 3501 §6.4.2). It returns no
 // HIGHESTMODSEQ, since the client would then never learn which messages are gone (RFC 7162 §3.2.8).
-func (s *session) close() (wire.Code, error) {
+func (s *session) closeCommand() (wire.Code, error) {
 	if !s.readOnly {
 		if _, err := s.view.Expunge(s.ctx(), nil); err != nil {
 			return "", err

@@ -13,6 +13,6 @@ func (s *session) enableCondStore() {
 	}
 	s.condStore = true
 	if s.view != nil {
-		s.w.Untagged(wire.OK, wire.HighestModSeq(s.view.Folder().ModSeq), "Mod-sequences are on.")
+		s.w.Untagged(wire.OK, wire.CodeHighestModSeq(s.view.Folder().ModSeq), "Mod-sequences are on.")
 	}
 }

@@ -78,7 +78,7 @@ func (s *session) serveConn(implicit bool) {
 			return
 		}
 	}
-	s.w.Untagged(wire.OK, wire.Capabilities(s.capabilities()...), s.Host+" is ready.")
+	s.w.Untagged(wire.OK, wire.CodeCapability(s.capabilities()...), s.Host+" is ready.")
 	// Send the pending responses even if reading from the client has failed.
 	if err := cmp.Or(s.serveCommands(), s.w.Flush()); err != nil {
 		s.logger().Debug("imap: connection ended", "err", err)

@@ -31,5 +31,5 @@ func copyUIDCode(c *folder.CopyResult) wire.Code {
 	if len(c.SrcUIDs) == 0 {
 		return ""
 	}
-	return wire.CopyUID(c.UIDValidity, wire.SetOf(c.SrcUIDs...), wire.SetOf(c.DstUIDs...))
+	return wire.CodeCopyUID(c.UIDValidity, wire.SetOf(c.SrcUIDs...), wire.SetOf(c.DstUIDs...))
 }

@@ -25,7 +25,7 @@ func (s *session) create(cmd *wire.Create) (wire.Code, error) {
 	}
 	made, err := s.Folders.CreateSpecial(s.ctx(), s.mailboxID, trimSeparator(cmd.Mailbox), special)
 	var f *fault.Error
-	if errors.As(err, &f) && (f.Code == folder.CodeUnknownUse || f.Code == folder.CodeUseTaken) {
+	if errors.As(err, &f) && (f.Code == folder.CodeUnknownSpecialUse || f.Code == folder.CodeSpecialUseTaken) {
 		return "", no(wire.CodeUseAttr, f.Message)
 	}
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *session) create(cmd *wire.Create) (wire.Code, error) {
 	if name := trimSeparator(cmd.Mailbox); name != made.Name { // the name was normalized
 		s.writeName(&made, name)
 	}
-	return wire.MailboxID(mailboxID(made.ID)), nil
+	return wire.CodeMailboxID(mailboxID(made.ID)), nil
 }
 
 // canonicalSpecialUse returns an attribute with the case that package folder uses.

@@ -4,8 +4,8 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// extensions are the extensions that a client has enabled, for the rest of its login.
-type extensions struct {
+// enabledExtensions are the extensions that a client has enabled, for the rest of its login.
+type enabledExtensions struct {
 	condStore bool // mod-sequences; other commands enable it too (RFC 7162 §3.1)
 	qresync   bool // VANISHED in place of EXPUNGE (RFC 7162 §3.2.3)
 	utf8      bool // names and strings in UTF-8, both ways (RFC 6855)
@@ -30,7 +30,7 @@ func (s *session) enable(cmd *wire.Enable) (wire.Code, error) {
 
 // enableExtension enables a capability and reports whether it was disabled before.
 func (s *session) enableExtension(name string) bool {
-	was := s.extensions
+	was := s.enabledExtensions
 	switch name {
 	case "CONDSTORE":
 		s.enableCondStore()
@@ -44,5 +44,5 @@ func (s *session) enableExtension(name string) bool {
 		s.utf8 = true
 		s.r.UTF8, s.w.UTF8, s.r.NoCharset = true, true, true
 	}
-	return s.extensions != was
+	return s.enabledExtensions != was
 }

@@ -34,7 +34,7 @@ type fetcher struct {
 // after the others.
 func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	f := fetcher{session: s, cmd: cmd, items: cmd.Items}
-	if err := f.check(); err != nil {
+	if err := f.checkVanishedModifier(); err != nil {
 		return "", err
 	}
 	uids, err := f.targetUIDs()
@@ -72,8 +72,8 @@ func (s *session) fetch(cmd *wire.Fetch) (wire.Code, error) {
 	return "", nil
 }
 
-// check rejects items of extensions that are not announced or not enabled.
-func (f *fetcher) check() error {
+// checkVanishedModifier rejects items of extensions that are not announced or not enabled.
+func (f *fetcher) checkVanishedModifier() error {
 	if f.cmd.Vanished && !f.session.qresync {
 		return bad("VANISHED needs ENABLE QRESYNC.")
 	}
@@ -210,7 +210,7 @@ func (f *fetcher) writeRow(r *folder.MessageRow) error {
 			return nil
 		}
 	}
-	var index *message.Index
+	var index *message.Structure
 	if f.items&(wire.FetchBody|wire.FetchBodyStructure) != 0 {
 		var err error
 		if index, err = f.session.Folders.MessageIndex(f.session.ctx(), r); err != nil {
@@ -272,7 +272,7 @@ func (f *fetcher) checkAccess() error {
 }
 
 // writeItems writes the items that don't need the message's bytes.
-func (f *fetcher) writeItems(out *wire.FetchRow, items wire.FetchItems, r *folder.MessageRow, index *message.Index) {
+func (f *fetcher) writeItems(out *wire.FetchResponse, items wire.FetchItems, r *folder.MessageRow, index *message.Structure) {
 	if items&wire.FetchUID != 0 {
 		out.UID(r.UID)
 	}

@@ -36,6 +36,6 @@ func (s *session) writeNewKeywords() {
 	}
 	known := s.writeFolderFlags()
 	if !s.readOnly {
-		s.w.Untagged(wire.OK, wire.PermanentFlags(known, true), "There are new keywords.")
+		s.w.Untagged(wire.OK, wire.CodePermanentFlags(known, true), "There are new keywords.")
 	}
 }

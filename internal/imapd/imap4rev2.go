@@ -17,7 +17,7 @@ func (s *session) writeName(f *folder.Folder, given string) {
 	if !s.rev2 {
 		return
 	}
-	row := wire.ListRow{Separator: separator, Mailbox: f.Name}
+	row := wire.ListData{Separator: separator, Mailbox: f.Name}
 	if f.SpecialUse != "" {
 		row.Attributes = []string{f.SpecialUse}
 	}

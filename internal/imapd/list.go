@@ -16,7 +16,7 @@ import (
 func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	if !cmd.Extended && cmd.Patterns[0] == "" {
 		// The client asks for the separator.
-		s.w.List(&wire.ListRow{Attributes: []string{`\Noselect`}, Separator: separator})
+		s.w.List(&wire.ListData{Attributes: []string{`\Noselect`}, Separator: separator})
 		return "", nil
 	}
 	s.enableForStatus(cmd.Status)
@@ -26,14 +26,14 @@ func (s *session) list(cmd *wire.List) (wire.Code, error) {
 	}
 	l := newListQuery(cmd, folders)
 	l.extended = cmd.Extended || s.rev2
-	if cmd.Select&wire.SelectSubscribed != 0 || cmd.Return&wire.ReturnSubscribed != 0 {
+	if cmd.Select&wire.ListSelectSubscribed != 0 || cmd.Return&wire.ListReturnSubscribed != 0 {
 		if l.subscribed, err = s.subscriptions(); err != nil {
 			return "", err
 		}
 	}
 	for _, row := range l.rows() {
 		s.w.List(&row)
-		if f := l.folders[row.Mailbox]; f != nil && cmd.Return&wire.ReturnStatus != 0 {
+		if f := l.folders[row.Mailbox]; f != nil && cmd.Return&wire.ListReturnStatus != 0 {
 			// A folder that was deleted meanwhile has none.
 			if err := s.writeStatus(f.Name, f, cmd.Status); err != nil && !fault.Is(err, fault.NotFound) {
 				return "", err
@@ -82,7 +82,7 @@ func parentNames(name string) func(yield func(string) bool) {
 // rows returns the responses, in order. A name that is not selected is included in two cases: for
 // RECURSIVEMATCH, when a name below it is selected but not shown (RFC 5258 §3.3), and without any
 // selection option, when only names below it exist.
-func (l *listQuery) rows() []wire.ListRow {
+func (l *listQuery) rows() []wire.ListData {
 	chosen, below, hidden := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for name := range l.candidates() {
 		if !l.isSelected(name) {
@@ -99,19 +99,19 @@ func (l *listQuery) rows() []wire.ListRow {
 	for name := range chosen {
 		names = append(names, name)
 	}
-	recursive := l.cmd.Select&wire.SelectRecursiveMatch != 0
+	recursive := l.cmd.Select&wire.ListSelectRecursiveMatch != 0
 	for name := range below {
 		if !chosen[name] && (recursive && hidden[name] || l.filters() == 0) {
 			names = append(names, name)
 		}
 	}
 	slices.SortFunc(names, compareNames)
-	rows := make([]wire.ListRow, 0, len(names))
+	rows := make([]wire.ListData, 0, len(names))
 	for _, name := range names {
 		if !l.matches(name) {
 			continue
 		}
-		row := wire.ListRow{Separator: separator, Mailbox: name, Attributes: l.attributes(name)}
+		row := wire.ListData{Separator: separator, Mailbox: name, Attributes: l.attributes(name)}
 		if recursive && below[name] {
 			row.ChildInfo = l.childInfo()
 		}
@@ -122,13 +122,13 @@ func (l *listQuery) rows() []wire.ListRow {
 
 // filters returns the options that exclude names.
 func (l *listQuery) filters() wire.ListSelect {
-	return l.cmd.Select & (wire.SelectSubscribed | wire.SelectSpecialUse)
+	return l.cmd.Select & (wire.ListSelectSubscribed | wire.ListSelectSpecialUse)
 }
 
 // candidates returns the names that may be selected: folders, or subscriptions, whether or not the
 // folder exists.
 func (l *listQuery) candidates() map[string]bool {
-	if l.cmd.Select&wire.SelectSubscribed != 0 {
+	if l.cmd.Select&wire.ListSelectSubscribed != 0 {
 		return l.subscribed
 	}
 	names := make(map[string]bool, len(l.folders))
@@ -140,7 +140,7 @@ func (l *listQuery) candidates() map[string]bool {
 
 // isSelected reports whether a candidate satisfies every option.
 func (l *listQuery) isSelected(name string) bool {
-	if l.cmd.Select&wire.SelectSpecialUse == 0 {
+	if l.cmd.Select&wire.ListSelectSpecialUse == 0 {
 		return true
 	}
 	f := l.folders[name]
@@ -148,7 +148,7 @@ func (l *listQuery) isSelected(name string) bool {
 }
 
 func (l *listQuery) matches(name string) bool {
-	s := newMatchName(name)
+	s := newPreparedName(name)
 	return slices.ContainsFunc(l.patterns, func(p pattern) bool { return p.matchesName(s) })
 }
 
@@ -179,10 +179,10 @@ func (l *listQuery) attributes(name string) []string {
 
 // childInfo returns the options that a name below satisfies.
 func (l *listQuery) childInfo() (info []string) {
-	if l.cmd.Select&wire.SelectSubscribed != 0 {
+	if l.cmd.Select&wire.ListSelectSubscribed != 0 {
 		info = append(info, "SUBSCRIBED")
 	}
-	if l.cmd.Select&wire.SelectSpecialUse != 0 {
+	if l.cmd.Select&wire.ListSelectSpecialUse != 0 {
 		info = append(info, "SPECIAL-USE")
 	}
 	return info

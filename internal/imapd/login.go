@@ -34,7 +34,7 @@ func (s *session) loginFailed(err error) error {
 		s.logger().Info("imap: login refused", "err", err)
 	}
 	if fault.Is(err, fault.RateLimited) {
-		_ = notify.Sleep(s.ctx(), mailbox.LimitedReplyDelay) // at shutdown the login is rejected at once
+		_ = notify.Sleep(s.ctx(), mailbox.TooManyLoginsDelay) // at shutdown the login is rejected at once
 	}
 	return suspendedLoginError(err)
 }
@@ -50,5 +50,5 @@ func (s *session) loginSucceeded(box mailbox.Mailbox) wire.Code {
 	s.stream.readDeadline = time.Time{}
 	s.r.Limits = wire.LimitsAfterLogin(MaxMessageBytes)
 	s.logger().Info("imap: login")
-	return wire.Capabilities(s.capabilities()...)
+	return wire.CodeCapability(s.capabilities()...)
 }

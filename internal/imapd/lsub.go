@@ -13,7 +13,7 @@ import (
 // of subscribed names at which % stops is shown with \Noselect if it is not subscribed itself.
 func (s *session) lsub(cmd *wire.Lsub) (wire.Code, error) {
 	if cmd.Pattern == "" {
-		s.w.Lsub(&wire.ListRow{Attributes: []string{`\Noselect`}, Separator: separator})
+		s.w.Lsub(&wire.ListData{Attributes: []string{`\Noselect`}, Separator: separator})
 		return "", nil
 	}
 	subscribed, err := s.subscriptions()
@@ -39,7 +39,7 @@ func (s *session) lsub(cmd *wire.Lsub) (wire.Code, error) {
 	}
 	slices.SortFunc(names, compareNames)
 	for _, name := range names {
-		row := wire.ListRow{Separator: separator, Mailbox: name}
+		row := wire.ListData{Separator: separator, Mailbox: name}
 		if !show[name] {
 			row.Attributes = []string{`\Noselect`}
 		}

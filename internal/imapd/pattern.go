@@ -29,20 +29,20 @@ func newPattern(reference, p string) pattern {
 }
 
 // matches takes time at most proportional to the product of the lengths, for all patterns.
-func (p pattern) matches(name string) bool { return p.matchesName(newMatchName(name)) }
+func (p pattern) matches(name string) bool { return p.matchesName(newPreparedName(name)) }
 
-// matchName is a name prepared for matching. Its sets have a bit for each position from 0 to
+// preparedName is a name prepared for matching. Its sets have a bit for each position from 0 to
 // len(name); position i is before name[i].
-type matchName struct {
+type preparedName struct {
 	name     string
 	sets     []uint64    // level, and the positions after each byte that occurs
 	setIndex [256]uint16 // index in sets; 0 for a byte that does not occur
 	level    []uint64    // positions that % reaches from the previous one
 }
 
-func newMatchName(name string) *matchName {
+func newPreparedName(name string) *preparedName {
 	n := len(name)/64 + 1
-	s := &matchName{name: name, sets: make([]uint64, n, 16*n)}
+	s := &preparedName{name: name, sets: make([]uint64, n, 16*n)}
 	for i := range len(name) {
 		c, at := name[i], i+1
 		if s.setIndex[c] == 0 {
@@ -59,7 +59,7 @@ func newMatchName(name string) *matchName {
 }
 
 // positionsAfter returns the positions after a byte, nil for none.
-func (s *matchName) positionsAfter(c byte) []uint64 {
+func (s *preparedName) positionsAfter(c byte) []uint64 {
 	n := len(s.level)
 	if at := int(s.setIndex[c]) * n; at > 0 {
 		return s.sets[at : at+n]
@@ -68,7 +68,7 @@ func (s *matchName) positionsAfter(c byte) []uint64 {
 }
 
 // matchesName processes the pattern with the set of positions reached so far.
-func (p pattern) matchesName(s *matchName) bool {
+func (p pattern) matchesName(s *preparedName) bool {
 	if len(p)-strings.Count(string(p), "*")-strings.Count(string(p), "%") > len(s.name) {
 		return false
 	}
@@ -84,7 +84,7 @@ func (p pattern) matchesName(s *matchName) bool {
 			addAllAfter(at)
 		case c == '%':
 			addWithinLevel(at, s.level)
-		case !advance(at, s.positionsAfter(c)):
+		case !advancePositions(at, s.positionsAfter(c)):
 			return false
 		}
 		last = c
@@ -116,8 +116,8 @@ func addWithinLevel(at, level []uint64) {
 	}
 }
 
-// advance moves to the next positions, limited to those of after, and reports whether any are left.
-func advance(at, after []uint64) bool {
+// advancePositions moves to the next positions, limited to those of after, and reports whether any are left.
+func advancePositions(at, after []uint64) bool {
 	var before, left uint64
 	for i := range after {
 		x := at[i]

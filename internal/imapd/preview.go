@@ -38,7 +38,7 @@ func (f *fetcher) makePreview(m *messageBody) (err error) {
 }
 
 // writePreview writes the preview; NIL if the message was not read.
-func (m *messageBody) writePreview(row *wire.FetchRow) {
+func (m *messageBody) writePreview(row *wire.FetchResponse) {
 	if m == nil {
 		row.Preview("", false)
 		return

@@ -64,5 +64,5 @@ func (s *session) expungeCode() (wire.Code, error) {
 	if err := s.writeChanges(true); err != nil {
 		return "", err
 	}
-	return wire.HighestModSeq(s.view.Folder().ModSeq), nil
+	return wire.CodeHighestModSeq(s.view.Folder().ModSeq), nil
 }

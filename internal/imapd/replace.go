@@ -31,7 +31,7 @@ func (s *session) replace(cmd *wire.Replace) (wire.Code, error) {
 		}
 		return "", tryCreateError(err)
 	}
-	s.w.Untagged(wire.OK, wire.AppendUID(filed.UIDValidity, wire.SetOf(filed.UID)), "The replacement is there.")
+	s.w.Untagged(wire.OK, wire.CodeAppendUID(filed.UIDValidity, wire.SetOf(filed.UID)), "The replacement is there.")
 	return s.expungeCode()
 }
 

@@ -27,17 +27,17 @@ func (s *session) selectFolder(cmd *wire.Select) (wire.Code, error) {
 	s.w.Exists(uint32(view.Len()))
 	s.writeRecent(view.Recent())
 	if first := view.FirstUnseen(); first > 0 && !s.rev2 {
-		s.w.Untagged(wire.OK, wire.Unseen(first), "The first unseen message.")
+		s.w.Untagged(wire.OK, wire.CodeUnseen(first), "The first unseen message.")
 	}
 	if cmd.ReadOnly {
-		s.w.Untagged(wire.OK, wire.PermanentFlags(wire.Flags{}, false), "Nothing can be changed.")
+		s.w.Untagged(wire.OK, wire.CodePermanentFlags(wire.Flags{}, false), "Nothing can be changed.")
 	} else {
-		s.w.Untagged(wire.OK, wire.PermanentFlags(known, true), "Any keyword can be set.")
+		s.w.Untagged(wire.OK, wire.CodePermanentFlags(known, true), "Any keyword can be set.")
 	}
-	s.w.Untagged(wire.OK, wire.UIDNext(f.UIDNext), "The next UID.")
-	s.w.Untagged(wire.OK, wire.UIDValidity(f.UIDValidity), "UIDs are valid.")
-	s.w.Untagged(wire.OK, wire.HighestModSeq(f.ModSeq), "The highest mod-sequence.")
-	s.w.Untagged(wire.OK, wire.MailboxID(mailboxID(f.ID)), "The mailbox's id.")
+	s.w.Untagged(wire.OK, wire.CodeUIDNext(f.UIDNext), "The next UID.")
+	s.w.Untagged(wire.OK, wire.CodeUIDValidity(f.UIDValidity), "UIDs are valid.")
+	s.w.Untagged(wire.OK, wire.CodeHighestModSeq(f.ModSeq), "The highest mod-sequence.")
+	s.w.Untagged(wire.OK, wire.CodeMailboxID(mailboxID(f.ID)), "The mailbox's id.")
 	s.writeName(&f, cmd.Mailbox)
 	if cmd.QResync != nil && cmd.QResync.UIDValidity == f.UIDValidity {
 		if err := s.resync(cmd.QResync); err != nil {

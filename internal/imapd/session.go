@@ -20,7 +20,7 @@ type sessionState struct {
 	expungePending bool           // whether messages are gone that the client still numbers
 	savedUIDs      []folder.Range // UIDs of the last SEARCH RETURN (SAVE): "$"
 	keywordCount   int            // number of the folder's keywords that the client knows
-	extensions
+	enabledExtensions
 	wroteTagged bool // whether the current command wrote its tagged response itself
 }
 
@@ -49,7 +49,7 @@ func (s *session) dispatch(cmd wire.Command) (wire.Code, error) {
 		return s.list(cmd)
 	case *wire.Lsub:
 		return s.lsub(cmd)
-	case *wire.MailboxStatus:
+	case *wire.StatusCommand:
 		return s.status(cmd)
 	case *wire.Select:
 		return s.selectFolder(cmd)
@@ -116,7 +116,7 @@ func (s *session) selectedCommand(cmd wire.Command) (do func() (wire.Code, error
 	case *wire.Check:
 		return s.check, false
 	case *wire.Close:
-		return s.close, false
+		return s.closeCommand, false
 	case *wire.Unselect:
 		return s.unselect, false
 	case *wire.Fetch:

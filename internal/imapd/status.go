@@ -9,7 +9,7 @@ import (
 
 // status handles STATUS, with the items SIZE (RFC 8438), APPENDLIMIT (RFC 7889), MAILBOXID (RFC
 // 8474), DELETED and DELETED-STORAGE (RFC 9208 §4.1.4).
-func (s *session) status(cmd *wire.MailboxStatus) (wire.Code, error) {
+func (s *session) status(cmd *wire.StatusCommand) (wire.Code, error) {
 	s.enableForStatus(cmd.Items)
 	f, err := s.Folders.Status(s.ctx(), s.mailboxID, cmd.Mailbox)
 	if err != nil {
@@ -26,7 +26,7 @@ func (s *session) enableForStatus(items wire.StatusItems) {
 
 // writeStatus writes the status of a folder, under the name that the client used.
 func (s *session) writeStatus(name string, f *folder.Folder, items wire.StatusItems) error {
-	row := wire.StatusRow{
+	row := wire.StatusData{
 		Mailbox: name, Items: items, Messages: f.Messages, UIDNext: f.UIDNext,
 		UIDValidity: f.UIDValidity, Unseen: f.Unseen, HighestModSeq: f.ModSeq, AppendLimit: MaxMessageBytes,
 		Size: uint64(f.Bytes), MailboxID: mailboxID(f.ID),

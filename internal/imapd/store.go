@@ -68,11 +68,11 @@ func (s *session) writeStoreResult(c *folder.FlagChange, cmd *wire.Store) {
 // number like the command.
 func (s *session) modifiedCode(cmd *wire.Store, uids []uint32) wire.Code {
 	if cmd.Messages.UID {
-		return wire.Modified(wire.SetOf(uids...))
+		return wire.CodeModified(wire.SetOf(uids...))
 	}
 	var seqs wire.Set
 	for _, uid := range uids {
 		seqs.Add(s.view.Seq(uid))
 	}
-	return wire.Modified(seqs)
+	return wire.CodeModified(seqs)
 }

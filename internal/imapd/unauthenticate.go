@@ -28,5 +28,5 @@ func (s *session) unauthenticate() (wire.Code, error) {
 	s.r.Limits = wire.LimitsBeforeLogin()
 	s.r.UTF8, s.w.UTF8, s.r.NoCharset = false, false, false
 	s.stream.readDeadline = time.Now().Add(s.Timeouts.Login)
-	return wire.Capabilities(s.capabilities()...), nil
+	return wire.CodeCapability(s.capabilities()...), nil
 }

@@ -114,7 +114,7 @@ func (i *Service) resolveRecipient(ctx context.Context, to string, size int64) (
 	if err != nil {
 		return nil, false, err
 	}
-	if secret.IsReturnPath(a.Local) {
+	if secret.IsReturnOrUnsubscribePath(a.Local) {
 		r, err := i.resolveReturnPath(ctx, a)
 		return func(ctx context.Context, s *spooledMessage, _ *queue.Transaction, _ *queue.Delivery) error {
 			return i.handleReport(ctx, r, s)

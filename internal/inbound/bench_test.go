@@ -48,11 +48,11 @@ func (h *fixture) flood(b *testing.B, body string, boxes int) {
 		for pb.Next() {
 			to := addr(b, fmt.Sprintf("box%d@demo.test", next.Add(1)%int64(boxes)))
 			l := h.Begin(&from, int64(len(body)))
-			if err := l.Recipient(b.Context(), to); err != nil {
+			if err := l.AddRecipient(b.Context(), to); err != nil {
 				b.Error(err)
 				return
 			}
-			if _, err := l.Message(b.Context(), received, strings.NewReader(body)); err != nil {
+			if _, err := l.ReceiveMessage(b.Context(), received, strings.NewReader(body)); err != nil {
 				b.Error(err)
 				return
 			}

@@ -101,7 +101,7 @@ func (i *Service) findReturnPath(header string) (r returnPath, ok bool) {
 	}
 	tried := 0
 	for word := range strings.FieldsFuncSeq(header, local) {
-		if !secret.IsReturnPath(word) {
+		if !secret.IsReturnOrUnsubscribePath(word) {
 			continue
 		}
 		if id, n, ok := i.Key.ParseReturnPath(word); ok {

@@ -167,10 +167,10 @@ func TestResults(t *testing.T) {
 		from := addr(t, "ann@example.com")
 		l := h.Begin(&from, 0)
 		l.CheckResults = &summary.CheckResults{SPF: "fail", Spam: summary.Spam}
-		if err := l.Recipient(t.Context(), addr(t, "bob@demo.test")); err != nil {
+		if err := l.AddRecipient(t.Context(), addr(t, "bob@demo.test")); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := l.Message(t.Context(), received, strings.NewReader(mail)); err != nil {
+		if _, err := l.ReceiveMessage(t.Context(), received, strings.NewReader(mail)); err != nil {
 			t.Fatal(err)
 		}
 		a := arrivalOf(t, h.arrivals()[0])

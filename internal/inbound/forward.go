@@ -74,7 +74,7 @@ func (l *Transaction) dropForwards(ctx context.Context, s *spooledMessage) error
 		return why
 	}
 	for _, o := range halted {
-		kept, err := l.keep(ctx, s, o)
+		kept, err := l.ensureLocalCopy(ctx, s, o)
 		if err != nil {
 			return err
 		}
@@ -86,9 +86,9 @@ func (l *Transaction) dropForwards(ctx context.Context, s *spooledMessage) error
 	return nil
 }
 
-// keep makes sure that a message that is not forwarded is in a mailbox of the same account: another
+// ensureLocalCopy makes sure that a message that is not forwarded is in a mailbox of the same account: another
 // target of the alias, or else the postmaster's. It reports whether there is one.
-func (l *Transaction) keep(ctx context.Context, s *spooledMessage, o forward) (bool, error) {
+func (l *Transaction) ensureLocalCopy(ctx context.Context, s *spooledMessage, o forward) (bool, error) {
 	if slices.ContainsFunc(l.recipients, func(r recipient) bool { return slices.Contains(r.addresses, o.address) }) {
 		return true, nil
 	}
@@ -283,8 +283,8 @@ func noMailboxError() error {
 	return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
 }
 
-// addReturn accepts a report about a forwarded message, for the original sender.
-func (l *Transaction) addReturn(ctx context.Context, to address.Address) error {
+// addSRSReturn accepts a report about a forwarded message, for the original sender.
+func (l *Transaction) addSRSReturn(ctx context.Context, to address.Address) error {
 	if l.from != "" {
 		return notReportError()
 	}

@@ -81,7 +81,7 @@ func New(o Options) *Service { return &Service{Options: o, db: o.Blobs.DB, maxCo
 type spooledMessage struct {
 	blob        *blob.Blob
 	header      message.Header
-	index       *message.Index
+	index       *message.Structure
 	arrivalID   db.ID            // the same for all copies
 	threads     map[db.ID]string // by account; only those found so far
 	traceFields []byte           // fields that all copies have above the blob
@@ -171,10 +171,10 @@ func (i *Service) buildCopy(ctx context.Context, s *spooledMessage, to mailbox.R
 		in.SpecialUse = folder.Junk
 	}
 	a := s.newEvent(to, in, results, returnPath, rcpts)
-	in.NewEvent = func(f folder.MessageRef) event.Input {
+	in.NewEvent = func(f folder.MessageRef) event.RecordParams {
 		a := a
 		a.ID, a.RawURL = f.Message, i.RawURL(to.Mailbox, f.Message)
-		return event.Input{
+		return event.RecordParams{
 			Account: to.Account, Kind: event.InboundEmail, Data: a, ContentMessage: f.Message,
 			Domain: to.Domain, Mailbox: to.Mailbox, Recipient: address.KeyOf(to.Address),
 		}

@@ -16,11 +16,11 @@ import (
 type ServiceMessage struct {
 	Blob   *blob.Blob // without a row
 	Header message.Header
-	Index  *message.Index
+	Index  *message.Structure
 }
 
-// WriteOwn stores the message that write writes.
-func (i *Service) WriteOwn(ctx context.Context, write func(io.Writer) error) (*ServiceMessage, error) {
+// StoreServiceMessage stores the message that write writes.
+func (i *Service) StoreServiceMessage(ctx context.Context, write func(io.Writer) error) (*ServiceMessage, error) {
 	w := i.Blobs.Create(ctx)
 	defer w.Abort()
 	var scan message.Scanner
@@ -35,8 +35,8 @@ func (i *Service) WriteOwn(ctx context.Context, write func(io.Writer) error) (*S
 	return &ServiceMessage{Blob: b, Header: scan.Header(), Index: index}, nil
 }
 
-// FileOwn files a message from the null sender to rcpt in a mailbox. The jobs are part of its commit.
-func (i *Service) FileOwn(ctx context.Context, m *ServiceMessage, to mailbox.Recipient, rcpt string, jobs ...*db.Mutation) error {
+// FileServiceMessage files a message from the null sender to rcpt in a mailbox. The jobs are part of its commit.
+func (i *Service) FileServiceMessage(ctx context.Context, m *ServiceMessage, to mailbox.Recipient, rcpt string, jobs ...*db.Mutation) error {
 	in, err := i.buildCopy(ctx, m.spooled(i.db.NewID()), to, nil, "", rcpt)
 	if err != nil {
 		return err

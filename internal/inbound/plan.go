@@ -121,7 +121,7 @@ func (e *deliveryPlan) addLocal(ctx context.Context, to recipient) (filed bool, 
 		}
 	}
 	filed = !forwarded || to.KeepCopy
-	if filed && !to.ignoreQuota && !keeps(to.Recipient) { // quota was not checked at RCPT
+	if filed && !to.ignoreQuota && !storesMail(to.Recipient) { // quota was not checked at RCPT
 		if err := e.service.Mailboxes.CheckQuota(ctx, to.Mailbox, e.message.blob.Size); err != nil {
 			return false, err
 		}
@@ -187,8 +187,8 @@ func (e *deliveryPlan) addAllLocal(ctx context.Context, boxes []recipient, other
 	return filed, nil
 }
 
-// keeps reports whether a mailbox stores its mail.
-func keeps(to mailbox.Recipient) bool { return to.KeepCopy || len(to.ForwardTo) == 0 }
+// storesMail reports whether a mailbox stores its mail.
+func storesMail(to mailbox.Recipient) bool { return to.KeepCopy || len(to.ForwardTo) == 0 }
 
 // alignFiled assigns the filed copies to their recipients.
 func alignFiled(which []bool, filed []folder.MessageRef) []folder.MessageRef {

@@ -66,7 +66,7 @@ func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received mes
 		}
 		return s, nil
 	}
-	j := trial.Verify(ctx, mailauth.Client{IP: received.Addr, Helo: received.Helo, From: l.from})
+	j := trial.Verify(ctx, mailauth.ClientIdentity{IP: received.Addr, Helo: received.Helo, From: l.from})
 	received.Name = j.IPRev.Name
 	s.traceFields = j.AppendField(received.Append(nil), i.Host)
 	s.checkResults = summary.CheckResults{SPF: string(j.SPF.Result), DKIM: string(j.DKIMResult()), DMARC: string(j.DMARC.Result), Author: string(j.DMARC.AuthorProblem)}

@@ -45,11 +45,11 @@ func (h *fixture) from(sender, header string, to ...string) error {
 	from := addr(h.t, sender)
 	l := h.Begin(&from, 0)
 	for _, one := range to {
-		if err := l.Recipient(h.t.Context(), addr(h.t, one)); err != nil {
+		if err := l.AddRecipient(h.t.Context(), addr(h.t, one)); err != nil {
 			h.t.Fatal(err)
 		}
 	}
-	_, err := l.Message(h.t.Context(), received, strings.NewReader(header+"Subject: x\r\n\r\nx\r\n"))
+	_, err := l.ReceiveMessage(h.t.Context(), received, strings.NewReader(header+"Subject: x\r\n\r\nx\r\n"))
 	return err
 }
 
@@ -157,10 +157,10 @@ func TestAuthorsOfTable(t *testing.T) {
 		for _, from := range messagetest.Froms(t) {
 			sender := addr(t, "x@own.test")
 			l := h.Begin(&sender, 0)
-			if err := l.Recipient(t.Context(), addr(t, box.Address)); err != nil {
+			if err := l.AddRecipient(t.Context(), addr(t, box.Address)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := l.Message(t.Context(), received, message.RejectBareLineEnds(strings.NewReader("Message-ID: <"+strconv.Itoa(len(checkResults))+"@own.test>\r\nFrom: "+from.Value+"\r\nSubject: x\r\n\r\nx\r\n")))
+			_, err := l.ReceiveMessage(t.Context(), received, message.RejectBareLineEnds(strings.NewReader("Message-ID: <"+strconv.Itoa(len(checkResults))+"@own.test>\r\nFrom: "+from.Value+"\r\nSubject: x\r\n\r\nx\r\n")))
 			got := "INBOX"
 			if err != nil {
 				got = "refused"
@@ -210,10 +210,10 @@ func TestAuthorsOfReports(t *testing.T) {
 			header := tt.header
 			box := h.box(fmt.Sprintf("box%d", n), 10)
 			l := h.Begin(tt.from, 0)
-			if err := l.Recipient(t.Context(), addr(t, box.Address)); err != nil {
+			if err := l.AddRecipient(t.Context(), addr(t, box.Address)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.Message(t.Context(), received, strings.NewReader(header+"Subject: x\r\n\r\nx\r\n")); err != nil {
+			if _, err := l.ReceiveMessage(t.Context(), received, strings.NewReader(header+"Subject: x\r\n\r\nx\r\n")); err != nil {
 				t.Errorf("%q: %v", header, err)
 			}
 			if in := h.places(box.ID); len(in) != 1 || in[0] != tt.want {
@@ -240,10 +240,10 @@ func TestMended(t *testing.T) {
 		} {
 			box := h.box(fmt.Sprintf("box%d", n), 10)
 			l := h.Begin(&sender, 0)
-			if err := l.Recipient(t.Context(), addr(t, box.Address)); err != nil {
+			if err := l.AddRecipient(t.Context(), addr(t, box.Address)); err != nil {
 				t.Fatal(err)
 			}
-			_, err := l.Message(t.Context(), received, strings.NewReader(tt.mail))
+			_, err := l.ReceiveMessage(t.Context(), received, strings.NewReader(tt.mail))
 			if (err != nil) != (tt.where == "refused") {
 				t.Errorf("%q: %v", tt.mail, err)
 			}

@@ -68,12 +68,12 @@ func (i *Service) sendQuotaWarning(ctx context.Context, id db.ID) error {
 	if err != nil {
 		return err
 	}
-	m, err := i.WriteOwn(ctx, func(w io.Writer) error { return i.composeQuotaWarning(w, box) })
+	m, err := i.StoreServiceMessage(ctx, func(w io.Writer) error { return i.composeQuotaWarning(w, box) })
 	if err != nil {
 		return err
 	}
 	to := mailbox.Recipient{Mailbox: box.ID, Account: box.Account, Domain: box.Domain, Address: box.Address}
-	err = i.FileOwn(ctx, m, to, box.Address, &db.Mutation{Guard: func(b *db.Batch) {
+	err = i.FileServiceMessage(ctx, m, to, box.Address, &db.Mutation{Guard: func(b *db.Batch) {
 		b.Queue(mailbox.MarkWarned(id)).One(new(int64)).OrFail(errAlreadyWarned)
 	}})
 	if errors.Is(err, errAlreadyWarned) {

@@ -57,7 +57,7 @@ func (l *Transaction) addRoute(ctx context.Context, route mailbox.Route, as stri
 	if slices.ContainsFunc(l.forwards, func(o forward) bool { return !o.isReturn && o.Forwarder == route.Forwarder }) {
 		elsewhere = nil // already added
 	}
-	going, err := l.checkForwardLimits(ctx, limitSubject(route), len(elsewhere), fresh.Mailboxes)
+	going, err := l.checkForwardLimits(ctx, limitedConsumer(route), len(elsewhere), fresh.Mailboxes)
 	if err != nil {
 		return err
 	}
@@ -86,8 +86,8 @@ type forwardUsage struct {
 	recipients int
 }
 
-// limitSubject returns the consumer whose limits a forwarded message counts towards.
-func limitSubject(route mailbox.Route) quota.Consumer {
+// limitedConsumer returns the consumer whose limits a forwarded message counts towards.
+func limitedConsumer(route mailbox.Route) quota.Consumer {
 	if route.RoleMail {
 		return quota.RoleMailConsumer(route.Account)
 	}
@@ -143,7 +143,7 @@ func (l *Transaction) checkForwardLimits(ctx context.Context, who quota.Consumer
 		}
 	}
 	for _, to := range boxes {
-		if keeps(to) {
+		if storesMail(to) {
 			continue
 		}
 		if err := ask(forwardUsage{quota.Consumer{Account: to.Account}, len(to.ForwardTo)}); err != nil && !fault.Is(err, fault.Denied) {
@@ -161,7 +161,7 @@ func (i *Service) withinQuota(ctx context.Context, route mailbox.Route, size int
 	fit.Mailboxes = nil
 	var full error
 	for _, to := range route.Mailboxes {
-		if !keeps(to) {
+		if !storesMail(to) {
 			fit.Mailboxes = append(fit.Mailboxes, to)
 			continue
 		}

@@ -56,7 +56,7 @@ func TestAcceptForAliases(t *testing.T) {
 			t.Errorf("the catch-all: %v, carol has %d", err, len(h.filed(carol)))
 		}
 		l := h.Begin(nil, 0)
-		wantKind(t, l.Recipient(t.Context(), addr(t, "stuffed@demo.test")), fault.OverQuota, mailbox.CodeMailboxFull)
+		wantKind(t, l.AddRecipient(t.Context(), addr(t, "stuffed@demo.test")), fault.OverQuota, mailbox.CodeMailboxFull)
 	})
 }
 
@@ -80,12 +80,12 @@ func TestTooManyCopies(t *testing.T) {
 		h.alias("more@demo.test", b, c)
 		l := h.Begin(nil, 0)
 		for _, to := range []string{"two@demo.test", "more@demo.test", "a@demo.test"} {
-			if err := l.Recipient(ctx, addr(t, to)); err != nil {
+			if err := l.AddRecipient(ctx, addr(t, to)); err != nil {
 				t.Errorf("%s: %v", to, err)
 			}
 		}
-		wantKind(t, l.Recipient(ctx, addr(t, "d@demo.test")), fault.RateLimited, "too_many_recipients")
-		if _, err := l.Message(ctx, received, strings.NewReader(mail)); err != nil || len(h.filed(c)) != 1 {
+		wantKind(t, l.AddRecipient(ctx, addr(t, "d@demo.test")), fault.RateLimited, "too_many_recipients")
+		if _, err := l.ReceiveMessage(ctx, received, strings.NewReader(mail)); err != nil || len(h.filed(c)) != 1 {
 			t.Errorf("the message: %v", err)
 		}
 	})
@@ -133,13 +133,13 @@ func TestCapacityUnknown(t *testing.T) {
 				}
 				l := h.Begin(nil, 0)
 				if first != "" {
-					if err := l.Recipient(t.Context(), addr(t, first)); err != nil {
+					if err := l.AddRecipient(t.Context(), addr(t, first)); err != nil {
 						t.Fatal(err)
 					}
 				}
 				gone, cancel := context.WithCancel(t.Context())
 				cancel()
-				if err := l.Recipient(gone, addr(t, to)); err == nil {
+				if err := l.AddRecipient(gone, addr(t, to)); err == nil {
 					t.Errorf("%s behind %q is accepted without a look at bob's room", to, first)
 				}
 			}

@@ -55,7 +55,7 @@ func (i *Service) Simulate(ctx context.Context, m SimulatedMessage) (SimulationR
 		r := RecipientResult{Reply: Reply{250, "2.1.5", "Recipient OK"}, To: to.String()}
 		err := i.checkReachable(ctx, to, m.Allow)
 		if err == nil {
-			err = l.Recipient(ctx, to)
+			err = l.AddRecipient(ctx, to)
 		}
 		if err != nil {
 			var ours bool
@@ -70,7 +70,7 @@ func (i *Service) Simulate(ctx context.Context, m SimulatedMessage) (SimulationR
 		out.Reply = Reply{554, "5.5.1", "No recipient was accepted"}
 		return out, nil
 	}
-	id, err := l.Message(ctx, m.Received, message.RejectBareLineEnds(m.Body))
+	id, err := l.ReceiveMessage(ctx, m.Received, message.RejectBareLineEnds(m.Body))
 	if err != nil {
 		var ours bool
 		if out.Reply, ours = ReplyFor(err); ours {
@@ -89,7 +89,7 @@ func (i *Service) Simulate(ctx context.Context, m SimulatedMessage) (SimulationR
 // checkReachable returns the error for a recipient that the sender may not know of. Signed return
 // paths are allowed, since their holders received them in a message.
 func (i *Service) checkReachable(ctx context.Context, to address.Address, may func(mailbox.Recipient) bool) error {
-	if secret.IsReturnPath(to.Local) || secret.IsSRS(to.Local) {
+	if secret.IsReturnOrUnsubscribePath(to.Local) || secret.IsSRS(to.Local) {
 		return nil
 	}
 	route, err := i.Mailboxes.Route(ctx, to)

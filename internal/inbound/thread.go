@@ -18,7 +18,7 @@ func (i *Service) findThread(ctx context.Context, s *spooledMessage, to mailbox.
 	name := s.threads[to.Account]
 	if name == "" {
 		var err error
-		if name, err = i.Threads.Find(ctx, to.Account, 0, s.threadIDs()); err != nil {
+		if name, err = i.Threads.FindOrStart(ctx, to.Account, 0, s.threadIDs()); err != nil {
 			return folder.ThreadRef{}, err
 		}
 		s.threads[to.Account] = name

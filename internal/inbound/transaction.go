@@ -69,11 +69,11 @@ func (i *Service) Begin(from *address.Address, size int64) *Transaction {
 	return l
 }
 
-// Recipient accepts a recipient. Its errors are fault.NotFound (mailbox.CodeDomainNotHosted,
+// AddRecipient accepts a recipient. Its errors are fault.NotFound (mailbox.CodeDomainNotHosted,
 // mailbox.CodeNoMailbox), fault.Denied, or those of mailbox.CheckQuota. An address without a domain
 // is this service's postmaster.
-func (l *Transaction) Recipient(ctx context.Context, to address.Address) error {
-	if secret.IsReturnPath(to.Local) {
+func (l *Transaction) AddRecipient(ctx context.Context, to address.Address) error {
+	if secret.IsReturnOrUnsubscribePath(to.Local) {
 		r, err := l.service.resolveReturnPath(ctx, to)
 		if err == nil && !slices.Contains(l.returnPaths, r) {
 			l.returnPaths = append(l.returnPaths, r)
@@ -81,7 +81,7 @@ func (l *Transaction) Recipient(ctx context.Context, to address.Address) error {
 		return err
 	}
 	if secret.IsSRS(to.Local) {
-		return l.addReturn(ctx, to)
+		return l.addSRSReturn(ctx, to)
 	}
 	if l.service.isFeedbackAddress(to) {
 		l.feedback = true
@@ -122,9 +122,9 @@ func (i *Service) resolveReturnPath(ctx context.Context, to address.Address) (re
 	return returnPath{message: db.ID(id), n: n, unsubscribes: leaves}, nil
 }
 
-// Message receives the message, whose line ends must all be CRLF, and returns when it is filed for
+// ReceiveMessage receives the message, whose line ends must all be CRLF, and returns when it is filed for
 // every recipient. It returns an error of body unchanged. The returned id is in the Received field.
-func (l *Transaction) Message(ctx context.Context, received message.Received, body io.Reader) (db.ID, error) {
+func (l *Transaction) ReceiveMessage(ctx context.Context, received message.Received, body io.Reader) (db.ID, error) {
 	i := l.service
 	id := i.db.NewID()
 	received.ID, received.Date = id.String(), i.Now()
@@ -132,7 +132,7 @@ func (l *Transaction) Message(ctx context.Context, received message.Received, bo
 	if err != nil {
 		return 0, err
 	}
-	if s.private, err = l.isServiceMail(ctx, s); err == nil {
+	if s.private, err = l.isReturnedServiceMail(ctx, s); err == nil {
 		err = l.dropForwards(ctx, s)
 	}
 	if err != nil {

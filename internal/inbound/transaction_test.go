@@ -41,11 +41,11 @@ func (h *fixture) send(body string, to ...string) (db.ID, error) {
 	from := addr(h.t, "ann@example.com")
 	l := h.Begin(&from, int64(len(body)))
 	for _, one := range to {
-		if err := l.Recipient(h.t.Context(), addr(h.t, one)); err != nil {
+		if err := l.AddRecipient(h.t.Context(), addr(h.t, one)); err != nil {
 			h.t.Fatalf("%s: %v", one, err)
 		}
 	}
-	return l.Message(h.t.Context(), received, strings.NewReader(body))
+	return l.ReceiveMessage(h.t.Context(), received, strings.NewReader(body))
 }
 
 func TestAccept(t *testing.T) {
@@ -70,7 +70,7 @@ func TestAccept(t *testing.T) {
 			if _, body, _ := strings.Cut(mail, "From: Ann"); rest != body {
 				t.Errorf("%s goes on with\n%s", box.Address, rest)
 			}
-			var index message.Index
+			var index message.Structure
 			if err := index.UnmarshalBinary([]byte(got.structure)); err != nil {
 				t.Fatal(err)
 			}
@@ -132,11 +132,11 @@ func TestRefusals(t *testing.T) {
 		ctx, t := h.t.Context(), h.t
 		h.box("bob", 1)
 		l := h.Begin(nil, 2<<20)
-		wantKind(t, l.Recipient(ctx, addr(t, "nobody@demo.test")), fault.NotFound, mailbox.CodeNoMailbox)
-		wantKind(t, l.Recipient(ctx, addr(t, "bob@elsewhere.test")), fault.NotFound, mailbox.CodeDomainNotHosted)
-		wantKind(t, l.Recipient(ctx, addr(t, "bob@demo.test")), fault.TooLarge, "message_over_quota")
-		wantKind(t, l.Recipient(ctx, addr(t, "b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@demo.test")), fault.NotFound, mailbox.CodeNoMailbox)
-		wantKind(t, l.Recipient(ctx, addr(t, "b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@elsewhere.test")), fault.NotFound, mailbox.CodeDomainNotHosted)
+		wantKind(t, l.AddRecipient(ctx, addr(t, "nobody@demo.test")), fault.NotFound, mailbox.CodeNoMailbox)
+		wantKind(t, l.AddRecipient(ctx, addr(t, "bob@elsewhere.test")), fault.NotFound, mailbox.CodeDomainNotHosted)
+		wantKind(t, l.AddRecipient(ctx, addr(t, "bob@demo.test")), fault.TooLarge, "message_over_quota")
+		wantKind(t, l.AddRecipient(ctx, addr(t, "b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@demo.test")), fault.NotFound, mailbox.CodeNoMailbox)
+		wantKind(t, l.AddRecipient(ctx, addr(t, "b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@elsewhere.test")), fault.NotFound, mailbox.CodeDomainNotHosted)
 		_, err := h.send("Delivered-To: BOB@demo.test\r\n\r\n", "bob@demo.test")
 		wantKind(t, err, fault.Denied, inbound.CodeLoop)
 	})
@@ -149,10 +149,10 @@ func TestBrokenOff(t *testing.T) {
 		broken := errors.New("the line is dead")
 		for _, body := range []string{"Subj", "Subject: x\r\n\r\nhalf a"} {
 			l := h.Begin(nil, 0)
-			if err := l.Recipient(h.t.Context(), addr(h.t, "bob@demo.test")); err != nil {
+			if err := l.AddRecipient(h.t.Context(), addr(h.t, "bob@demo.test")); err != nil {
 				h.t.Fatal(err)
 			}
-			_, err := l.Message(h.t.Context(), received, iotest.DataErrReader(&breaking{strings.NewReader(body), broken}))
+			_, err := l.ReceiveMessage(h.t.Context(), received, iotest.DataErrReader(&breaking{strings.NewReader(body), broken}))
 			if !errors.Is(err, broken) {
 				h.t.Errorf("got %v", err)
 			}
@@ -199,10 +199,10 @@ func TestReports(t *testing.T) {
 			if n == 1 {
 				domain = "bounces.mail.host.test"
 			}
-			if err := l.Recipient(ctx, addr(t, strings.ToUpper(h.Key.ReturnPath(int64(id), n%2))+"@"+domain)); err != nil {
+			if err := l.AddRecipient(ctx, addr(t, strings.ToUpper(h.Key.ReturnPath(int64(id), n%2))+"@"+domain)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.Message(ctx, received, strings.NewReader(text)); err != nil {
+			if _, err := l.ReceiveMessage(ctx, received, strings.NewReader(text)); err != nil {
 				t.Fatal(err)
 			}
 		}

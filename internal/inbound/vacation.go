@@ -107,7 +107,7 @@ func suppressesAutoReply(value string) bool {
 // isAutomatedLocalPart reports whether nobody reads mail to a local part: that of a mail system, a
 // mailing list, or a no-reply sender.
 func isAutomatedLocalPart(local string) bool {
-	if secret.IsReturnPath(local) {
+	if secret.IsReturnOrUnsubscribePath(local) {
 		return true
 	}
 	name := address.LocalKey(local)
@@ -178,12 +178,12 @@ func replyReferences(h message.Header) (inReplyTo string, references []string) {
 	before := h.References()
 	if own := h.MessageID(); own != "" {
 		before = append(before, own)
-		if message.IsCitable(own) {
+		if message.IsUsableMessageID(own) {
 			inReplyTo = own
 		}
 	}
 	for _, id := range before {
-		if message.IsCitable(id) {
+		if message.IsUsableMessageID(id) {
 			references = append(references, id)
 		}
 	}

@@ -239,7 +239,7 @@ type reading struct {
 func (all readings) of(values []string) []reading {
 	list := make([]reading, len(values))
 	for n, value := range values {
-		a := own.ReadAuthors([][]byte{[]byte(value)})
+		a := own.ParseAuthors([][]byte{[]byte(value)})
 		one := reading{value: value, doubt: a.Problem, seen: map[string][]string{}}
 		for _, author := range a.List {
 			one.ours = append(one.ours, author.String())

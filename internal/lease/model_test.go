@@ -299,7 +299,7 @@ func (m *model) reconcile(*rapid.T) {
 		return
 	}
 	known := func(task db.ID) bool { return n.claimed[task] == id }
-	m.must(lease.Reconcile(m.ctx, n.db, func(above db.ID) db.Statement { return leasedTasks.With(id, above, lease.BatchRows) },
+	m.must(lease.ReleaseOrphans(m.ctx, n.db, func(above db.ID) db.Statement { return leasedTasks.With(id, above, lease.BatchRows) },
 		db.ScanID, known, func(task db.ID) db.Statement { return releaseTask.With(task, id) }))
 	for _, task := range m.tasks() {
 		if task.lease == id && !known(task.id) {

@@ -85,10 +85,10 @@ func (n *Node) validLeases(ctx context.Context) (valid []db.ID, err error) {
 	return valid, err
 }
 
-// Reconcile releases the rows of a lease that its process does not work on: after a commit of
+// ReleaseOrphans releases the rows of a lease that its process does not work on: after a commit of
 // unknown outcome it may not know that it has claimed them. list returns the keys of BatchRows rows
 // above a key, in order. release must be conditional on the lease. No claim may run meanwhile.
-func Reconcile[K any](ctx context.Context, d *db.DB, list func(above K) db.Statement, scan func(db.Row) (K, error),
+func ReleaseOrphans[K any](ctx context.Context, d *db.DB, list func(above K) db.Statement, scan func(db.Row) (K, error),
 	known func(K) bool, release func(K) db.Statement) error {
 	var above K
 	for {

@@ -14,20 +14,20 @@ import (
 	"github.com/pires/go-proxyproto/tlvparse"
 )
 
-// encryptedKey is the context key for whether the client used TLS up to a trusted proxy.
-type encryptedKey struct{}
+// encryptedContextKey is the context key for whether the client used TLS up to a trusted proxy.
+type encryptedContextKey struct{}
 
 // IsEncrypted reports whether the client encrypted a request: with TLS to this service, or up to
 // a trusted proxy.
 func IsEncrypted(r *http.Request) bool {
-	yes, _ := r.Context().Value(encryptedKey{}).(bool)
+	yes, _ := r.Context().Value(encryptedContextKey{}).(bool)
 	return yes || r.TLS != nil
 }
 
 // isProxied reports whether a request came through a trusted proxy. It then shares its connection
 // with requests of other clients.
 func isProxied(r *http.Request) bool {
-	_, ok := r.Context().Value(encryptedKey{}).(bool)
+	_, ok := r.Context().Value(encryptedContextKey{}).(bool)
 	return ok
 }
 
@@ -46,7 +46,7 @@ func WithForwardedFor(next http.Handler, trusted Proxies) http.Handler {
 			http.Error(w, "The proxy in front of this server must set X-Forwarded-For to the client's address and X-Forwarded-Proto to https or http.", http.StatusBadGateway)
 			return
 		}
-		r = r.WithContext(context.WithValue(r.Context(), encryptedKey{}, proto == "https"))
+		r = r.WithContext(context.WithValue(r.Context(), encryptedContextKey{}, proto == "https"))
 		r.RemoteAddr = netip.AddrPortFrom(client, 0).String()
 		next.ServeHTTP(w, r)
 	})
@@ -89,7 +89,7 @@ func ConnContext(ctx context.Context, nc net.Conn) context.Context {
 		return ctx
 	}
 	if ssl, ok := tlvparse.FindSSL(tlvs); ok && ssl.ClientSSL() {
-		return context.WithValue(ctx, encryptedKey{}, true)
+		return context.WithValue(ctx, encryptedContextKey{}, true)
 	}
 	return ctx
 }

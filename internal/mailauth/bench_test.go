@@ -38,7 +38,7 @@ func BenchmarkVerify(b *testing.B) {
 	}
 	head, text := []byte(string(sig)+header), []byte(body)
 	j := &mailauth.Verifier{DNS: dnstest.Resolver(b, addr), Now: time.Now}
-	c := mailauth.Client{IP: netip.MustParseAddr("192.0.2.7"), Helo: "client.example", From: "ann@example.com"}
+	c := mailauth.ClientIdentity{IP: netip.MustParseAddr("192.0.2.7"), Helo: "client.example", From: "ann@example.com"}
 	b.ReportAllocs()
 	for b.Loop() {
 		t := j.Begin(head)

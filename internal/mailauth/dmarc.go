@@ -64,7 +64,7 @@ func (h *headerIndex) authors() authorDomains {
 	for _, field := range h.fields["from"] {
 		values = append(values, bytes.TrimRight(field[bytes.IndexByte(field, ':')+1:], "\r\n"))
 	}
-	from := message.ReadAuthors(values)
+	from := message.ParseAuthors(values)
 	a := authorDomains{problem: from.Problem, truncated: len(from.List) == message.MaxAuthors}
 	for _, one := range from.List {
 		domain, err := address.ParseMailDomain(one.Domain)

@@ -33,7 +33,7 @@ func BenchmarkUnknownSendersWithLoss(b *testing.B) {
 			zone.Add(name+`. TXT "v=spf1 ip4:9.2.0.0/16 -all"`, "_dmarc."+name+`. TXT "v=DMARC1; p=reject"`)
 			began := time.Now()
 			t := j.Begin([]byte("From: ann@" + name + "\r\n\r\n"))
-			got := t.Verify(b.Context(), mailauth.Client{IP: netip.MustParseAddr(fmt.Sprintf("9.2.%d.7", i)), Helo: name, From: "ann@" + name})
+			got := t.Verify(b.Context(), mailauth.ClientIdentity{IP: netip.MustParseAddr(fmt.Sprintf("9.2.%d.7", i)), Helo: name, From: "ann@" + name})
 			if got.DMARC.Result != mailauth.Pass {
 				b.Fatalf("%+v", got)
 			}

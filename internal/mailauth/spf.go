@@ -29,8 +29,8 @@ type SPF struct {
 	explainSpec string // domain-spec of the explanation of a fail
 }
 
-// Client is the client of an SMTP session.
-type Client struct {
+// ClientIdentity is the client of an SMTP session.
+type ClientIdentity struct {
 	IP   netip.Addr
 	Helo string
 	From string // MAIL FROM without brackets, its domain in A-labels; empty for the null sender
@@ -39,7 +39,7 @@ type Client struct {
 // VerifySPF checks whether a client may send for the domain of its MAIL FROM, or of its HELO with
 // the null sender. It evaluates at most 10 terms that need DNS, each with at most 11 queries. ctx
 // limits its time; a timeout is a TempError.
-func VerifySPF(ctx context.Context, r *dns.Resolver, c Client) SPF {
+func VerifySPF(ctx context.Context, r *dns.Resolver, c ClientIdentity) SPF {
 	sender, helo := c.From, c.From == ""
 	if helo {
 		sender = "postmaster@" + c.Helo

@@ -158,7 +158,7 @@ func TestSPFSuite(t *testing.T) {
 			r := dnstest.Resolver(t, s.serve(t))
 			for name, test := range s.Tests {
 				total++
-				got := mailauth.VerifySPF(t.Context(), r, mailauth.Client{IP: netip.MustParseAddr(test.Host), Helo: test.Helo, From: test.Mailfrom})
+				got := mailauth.VerifySPF(t.Context(), r, mailauth.ClientIdentity{IP: netip.MustParseAddr(test.Host), Helo: test.Helo, From: test.Mailfrom})
 				if want := texts(t, &test.Result); !slices.Contains(want, string(got.Result)) {
 					t.Errorf("%s: %s (%s), want %v", name, got.Result, got.Reason, want)
 					continue
@@ -184,7 +184,7 @@ func TestSPFOfHostsWithoutIPv6(t *testing.T) {
 		"mx.client.test. A 192.0.2.1", "mx2.client.test. A 192.0.2.2", "mx3.client.test. A 192.0.2.3")
 	r := dnstest.Resolver(t, addr)
 	for from, want := range map[string]mailauth.Result{"a@client.test": mailauth.Pass, "a@four.test": mailauth.PermError} {
-		got := mailauth.VerifySPF(t.Context(), r, mailauth.Client{IP: netip.MustParseAddr("2001:db8::7"), From: from})
+		got := mailauth.VerifySPF(t.Context(), r, mailauth.ClientIdentity{IP: netip.MustParseAddr("2001:db8::7"), From: from})
 		if got.Result != want {
 			t.Errorf("%s: %s (%s), want %s", from, got.Result, got.Reason, want)
 		}

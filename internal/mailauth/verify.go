@@ -98,7 +98,7 @@ func (t *Verification) Write(p []byte) (int, error) {
 }
 
 // Verify runs all checks, concurrently if they need DNS. DNS errors and timeouts are results, too.
-func (t *Verification) Verify(ctx context.Context, c Client) *Results {
+func (t *Verification) Verify(ctx context.Context, c ClientIdentity) *Results {
 	for _, b := range t.bodyHashes {
 		b.finish() // before concurrent use
 	}

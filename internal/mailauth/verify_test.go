@@ -38,10 +38,10 @@ func newCourt(t testing.TB, records ...string) *court {
 // txt publishes a text of any length.
 func (c *court) txt(name, text string) { c.zone.Publish("TXT", name, text, nil) }
 
-var outside = Client{IP: netip.MustParseAddr("192.0.2.7"), Helo: "mx.client.test", From: "a@client.test"}
+var outside = ClientIdentity{IP: netip.MustParseAddr("192.0.2.7"), Helo: "mx.client.test", From: "a@client.test"}
 
 // try verifies a whole message twice: cached DNS answers don't change the result.
-func (c *court) try(msg string, from Client) *Results {
+func (c *court) try(msg string, from ClientIdentity) *Results {
 	c.t.Helper()
 	first := c.once(msg, from)
 	if asked, known := first.told(), c.once(msg, from).told(); asked != known {
@@ -56,7 +56,7 @@ func (j *Results) told() string {
 		j.IPRev, j.SPF.Result, j.SPF.Domain, j.SPF.Reason, j.results(), j.ARC.Result, j.ARC.Reason, j.ARC.Sealers, j.DMARC, j.AppendField(nil, "mx.test"))
 }
 
-func (c *court) once(msg string, from Client) *Results {
+func (c *court) once(msg string, from ClientIdentity) *Results {
 	header, body := splitHeader([]byte(msg))
 	trial := c.Begin(header)
 	for b := body; len(b) > 0; { // in pieces, as it arrives
@@ -349,7 +349,7 @@ func TestSPFIsBounded(t *testing.T) {
 		c.zone.Add(fmt.Sprintf("7.2.0.192.in-addr.arpa. PTR h%d.evil.test.", n))
 	}
 	for from, want := range map[string]Result{"a@client.test": PermError, "a@c0.test": PermError, "a@mx.test": PermError, "a@alias.test": TempError, "postmaster": None, "@ptr.test": Fail, "a@": None, "a@ptr.test": Fail} {
-		got := VerifySPF(t.Context(), c.DNS, Client{IP: outside.IP, Helo: "x.test", From: from})
+		got := VerifySPF(t.Context(), c.DNS, ClientIdentity{IP: outside.IP, Helo: "x.test", From: from})
 		if got.Result != want {
 			t.Errorf("%s: %s (%s), want %s", from, got.Result, got.Reason, want)
 		}

@@ -80,7 +80,7 @@ func aliasNotFound() error { return fault.New(fault.NotFound, "not_found", "Ther
 
 func scanAlias(r db.Row) (a Alias, err error) {
 	var local, key string
-	err = r.Scan(&a.ID, &a.Account, &a.Domain, &local, &key, db.ScanTime(&a.CreatedAt), db.ScanTime(&a.UpdatedAt))
+	err = r.Scan(&a.ID, &a.Account, &a.Domain, &local, &key, db.TimeScanner(&a.CreatedAt), db.TimeScanner(&a.UpdatedAt))
 	a.Address = displayAddress(local, key)
 	return a, err
 }

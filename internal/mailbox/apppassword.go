@@ -146,7 +146,7 @@ func (m *Mailboxes) RevokeAppPassword(ctx context.Context, account, mailbox, id 
 
 func scanApp(r db.Row) (p AppPassword, err error) {
 	var protocols string
-	err = r.Scan(&p.ID, &p.Mailbox, &p.Name, &protocols, db.ScanTime(&p.CreatedAt), db.ScanTime(&p.LastUsedAt))
+	err = r.Scan(&p.ID, &p.Mailbox, &p.Name, &protocols, db.TimeScanner(&p.CreatedAt), db.TimeScanner(&p.LastUsedAt))
 	p.Protocols = splitProtocols(protocols)
 	return p, err
 }

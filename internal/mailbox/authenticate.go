@@ -23,9 +23,9 @@ var loginsByAddressQuery = db.SQL(`SELECT m.id, m.account, m.domain, m.local_par
 	FROM mailbox m JOIN mailbox_usage u ON u.mailbox = m.id
 	WHERE m.address = $1 AND m.deleted_at = 0 ORDER BY m.id DESC LIMIT 3`)
 
-// LimitedReplyDelay is how long a listener waits before it reports too many attempts. Otherwise
+// TooManyLoginsDelay is how long a listener waits before it reports too many attempts. Otherwise
 // many connections that keep trying would take all processors.
-const LimitedReplyDelay = time.Second
+const TooManyLoginsDelay = time.Second
 
 // loginCandidate is a mailbox with one of its passwords.
 type loginCandidate struct {
@@ -71,7 +71,7 @@ func (m *Mailboxes) Authenticate(ctx context.Context, p Protocol, user, password
 // wrong one doesn't show which was meant.
 const (
 	kindPassword    = "mailbox"
-	kindAppPassword = ratelimit.AppPasswords
+	kindAppPassword = ratelimit.AppPasswordKind
 )
 
 func credentialOf(kind string, mailbox db.ID) ratelimit.Credential {

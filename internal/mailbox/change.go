@@ -175,7 +175,7 @@ func (m *Mailboxes) Restore(ctx context.Context, account, id db.ID) (Mailbox, er
 // with the old password end immediately on every node.
 func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *string) (string, error) {
 	if given != nil {
-		if err := credential.Check("password", *given).Err(); err != nil {
+		if err := credential.CheckNewPassword("password", *given).Err(); err != nil {
 			return "", err
 		}
 	}
@@ -202,7 +202,7 @@ func (m *Mailboxes) SetPassword(ctx context.Context, account, id db.ID, given *s
 // mailbox. It returns a fault.Conflict if that login has ended meanwhile, so that someone with the
 // old password can't override the person who ended the login.
 func (m *Mailboxes) ChangePassword(ctx context.Context, box Mailbox, password string) (Mailbox, error) {
-	if err := credential.Check("password", password).Err(); err != nil {
+	if err := credential.CheckNewPassword("password", password).Err(); err != nil {
 		return Mailbox{}, err
 	}
 	_, _, stored, err := m.hashPassword(ctx, box.Account, box.Address, &password)

@@ -32,7 +32,7 @@ func (n CreateParams) Check() error { return n.faults().Err() }
 func (n CreateParams) faults() (bad fault.FieldErrors) {
 	checkLocalPart(&bad, n.LocalPart)
 	if n.Password != nil {
-		bad = append(bad, credential.Check("password", *n.Password)...)
+		bad = append(bad, credential.CheckNewPassword("password", *n.Password)...)
 	}
 	checkDisplayName(&bad, n.DisplayName)
 	return bad
@@ -112,7 +112,7 @@ func (m *Mailboxes) Create(ctx context.Context, account db.ID, n CreateParams) (
 		if err := m.CreateFolders(ctx, tx, box.ID); err != nil {
 			return err
 		}
-		return m.Events.Record(ctx, tx, event.Input{Account: account, Kind: event.MailboxCreated, Domain: box.Domain, Mailbox: box.ID,
+		return m.Events.Record(ctx, tx, event.RecordParams{Account: account, Kind: event.MailboxCreated, Domain: box.Domain, Mailbox: box.ID,
 			Data: CreatedEvent{Mailbox: box.ID, Domain: box.Domain, Address: box.Address, DisplayName: box.DisplayName}})
 	})
 	if m.db.IsConflict(err) {

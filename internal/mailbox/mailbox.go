@@ -141,7 +141,7 @@ var mailboxByIDQuery = db.SQL(`SELECT ` + mailboxColumns + ` FROM mailbox JOIN m
 func scanMailbox(r db.Row) (Mailbox, error) {
 	var m Mailbox
 	var local string
-	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &m.foldedAddress, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, db.ScanTime(&m.CreatedAt), db.ScanTime(&m.DeletedAt),
+	err := r.Scan(&m.ID, &m.Account, &m.Domain, &local, &m.foldedAddress, &m.DisplayName, &m.Status, &m.Quota, &m.Used, &m.Messages, db.TimeScanner(&m.CreatedAt), db.TimeScanner(&m.DeletedAt),
 		&m.forward, &m.KeepCopy, &m.SpamFilter, &m.generation)
 	m.Address = displayAddress(local, m.foldedAddress)
 	return m, err

@@ -25,7 +25,7 @@ func TestCreate(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if box.Address != "Ann.Lee@demo.test" || box.Quota != 3000<<20 || credential.Check("p", password) != nil {
+		if box.Address != "Ann.Lee@demo.test" || box.Quota != 3000<<20 || credential.CheckNewPassword("p", password) != nil {
 			t.Errorf("made %+v with password of %d letters", box, len(password))
 		}
 		if got, err := h.Get(ctx, h.account, box.ID); err != nil || got != box {

@@ -158,7 +158,7 @@ func (m *Mailboxes) Sessions(ctx context.Context, account, mailbox db.ID, page d
 		return nil, false, err
 	}
 	return db.ReadPage(ctx, m.db, listSessionsQuery, page, func(r db.Row) (s Session, err error) {
-		err = r.Scan(&s.ID, &s.Protocol, &s.Address, &s.AppPassword, &s.Program, db.ScanTime(&s.Since))
+		err = r.Scan(&s.ID, &s.Protocol, &s.Address, &s.AppPassword, &s.Program, db.TimeScanner(&s.Since))
 		return s, err
 	}, mailbox)
 }

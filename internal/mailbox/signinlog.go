@@ -201,7 +201,7 @@ func (m *Mailboxes) SignIns(ctx context.Context, account, mailbox db.ID, page db
 		return nil, false, err
 	}
 	return db.ReadPage(ctx, m.db, listSignInsQuery, page, func(r db.Row) (s SignIn, err error) {
-		err = r.Scan(&s.ID, &s.Protocol, &s.Address, &s.Result, &s.AppPassword, &s.Times, db.ScanTime(&s.FirstAt), db.ScanTime(&s.LastAt))
+		err = r.Scan(&s.ID, &s.Protocol, &s.Address, &s.Result, &s.AppPassword, &s.Times, db.TimeScanner(&s.FirstAt), db.TimeScanner(&s.LastAt))
 		return s, err
 	}, mailbox)
 }

@@ -98,7 +98,7 @@ func (m *Mailboxes) Vacation(ctx context.Context, account, mailbox db.ID) (Vacat
 // VacationByMailbox is Vacation for a mailbox of any account.
 func (m *Mailboxes) VacationByMailbox(ctx context.Context, mailbox db.ID) (Vacation, error) {
 	v := Vacation{Days: DefaultVacationDays}
-	err := m.db.One(ctx, vacationQuery.With(mailbox), &v.Enabled, db.ScanTime(&v.StartsAt), db.ScanTime(&v.EndsAt), &v.Subject, &v.Text, &v.Days, &v.round, db.ScanTime(&v.Updated))
+	err := m.db.One(ctx, vacationQuery.With(mailbox), &v.Enabled, db.TimeScanner(&v.StartsAt), db.TimeScanner(&v.EndsAt), &v.Subject, &v.Text, &v.Days, &v.round, db.TimeScanner(&v.Updated))
 	return v, db.IfNoRow(err, nil)
 }
 

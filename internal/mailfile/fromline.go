@@ -159,7 +159,7 @@ func parseISODate(words []string) (time.Time, bool) {
 // parseZone parses a time zone: +0100, (CET) and unambiguous names. Other names count as UTC.
 func parseZone(word string, offset *int) bool {
 	word = strings.Trim(word, "()")
-	if t, err := time.Parse("-0700", cmp.Or(message.Zones[word], word)); err == nil {
+	if t, err := time.Parse("-0700", cmp.Or(message.TimeZones[word], word)); err == nil {
 		_, *offset = t.Zone()
 		return true
 	}

@@ -18,9 +18,9 @@ type appender struct {
 	done    chan struct{}
 
 	imported, bytes, failed int64
-	failures                []Failure
+	failures                []ImportFailure
 	err                     error
-	pendingMessages         []pendingMessage
+	pendingMessages         []messageAwaitingKeywords
 	droppedPending          int // number of pending messages dropped
 }
 
@@ -70,7 +70,7 @@ func (f *appender) reject(b *batch, n int, why string) {
 	for _, it := range b.items[:n] {
 		f.failed++
 		if len(f.failures) < MaxFailures {
-			f.failures = append(f.failures, Failure{it.location, why})
+			f.failures = append(f.failures, ImportFailure{it.location, why})
 		}
 		it.Blob.Discard(f.ctx)
 	}
@@ -99,7 +99,7 @@ func (f *appender) appendFirst(b *batch, n int) error {
 	case err == nil:
 		f.imported += int64(n)
 		f.bytes += bytes
-		f.addPending(b, validity, uids)
+		f.addAwaitingKeywords(b, validity, uids)
 		b.items = b.items[n:]
 	case fault.KindOf(err) == fault.Internal: // they may have been filed; the sweep finds out
 		b.items = nil

@@ -56,7 +56,7 @@ func (t *Service) Export(ctx context.Context, o ExportOptions, w io.Writer) erro
 	if err := o.Check(ctx, t); err != nil {
 		return err
 	}
-	end, err := t.acquire(o.Account)
+	end, err := t.acquireSlot(o.Account)
 	if err != nil {
 		return err
 	}

@@ -17,10 +17,10 @@ type folderMap struct {
 	root         string            // parent of all of them; "" for none
 	bySpecialUse map[string]string // local folders by special use
 	sourceOf     map[string]string // archive folder that maps to each of those
-	byName       map[string]*target
-	byFolder     map[mailfile.Folder]*target
+	byName       map[string]*targetFolder
+	byFolder     map[mailfile.Folder]*targetFolder
 	existing     map[string]bool // local folders when the import began
-	overflow     *target         // for folders that can't be created any more; nil until then
+	overflow     *targetFolder   // for folders that can't be created any more; nil until then
 }
 
 // loadFolders loads the local folders, and creates the requested folder.
@@ -29,7 +29,7 @@ func (x *importer) loadFolders() error {
 	if err != nil {
 		return err
 	}
-	x.folders = &folderMap{bySpecialUse: map[string]string{}, sourceOf: map[string]string{}, byName: map[string]*target{}, byFolder: map[mailfile.Folder]*target{}, existing: map[string]bool{}}
+	x.folders = &folderMap{bySpecialUse: map[string]string{}, sourceOf: map[string]string{}, byName: map[string]*targetFolder{}, byFolder: map[mailfile.Folder]*targetFolder{}, existing: map[string]bool{}}
 	for _, f := range all {
 		x.folders.existing[f.Name] = true
 		if f.SpecialUse != "" {
@@ -55,7 +55,7 @@ func (x *importer) createFolder(name, special string, subscribed bool) error {
 	case err == nil:
 	case !fault.Is(err, fault.Conflict):
 		return err
-	case errors.As(err, &f) && f.Code == folder.CodeUseTaken:
+	case errors.As(err, &f) && f.Code == folder.CodeSpecialUseTaken:
 		return x.createFolder(name, "", subscribed)
 	default:
 		return nil // its creator decided about the subscription
@@ -70,7 +70,7 @@ func (x *importer) createFolder(name, special string, subscribed bool) error {
 }
 
 // targetFor returns the local folder for one of the archive's, and creates it if necessary.
-func (x *importer) targetFor(f mailfile.Folder) (*target, error) {
+func (x *importer) targetFor(f mailfile.Folder) (*targetFolder, error) {
 	key := mailfile.Folder{Name: f.Name, SpecialUse: f.SpecialUse}
 	if to := x.folders.byFolder[key]; to != nil {
 		return to, nil
@@ -81,10 +81,10 @@ func (x *importer) targetFor(f mailfile.Folder) (*target, error) {
 		return x.folders.overflow, nil
 	}
 	if to == nil {
-		to = &target{name: name}
+		to = &targetFolder{name: name}
 		err := x.createFolder(name, special, f.Subscribed)
 		if fault.Is(err, fault.RateLimited) {
-			x.folders.overflow = &target{failure: "The mailbox has as many folders as it may have."}
+			x.folders.overflow = &targetFolder{failure: "The mailbox has as many folders as it may have."}
 			return x.folders.overflow, nil
 		}
 		if err != nil {

@@ -44,17 +44,17 @@ type ImportOptions struct {
 	Quoting        mailfile.Quoting
 }
 
-// Result is the result of an import.
-type Result struct {
+// ImportResult is the result of an import.
+type ImportResult struct {
 	Imported int64
 	Skipped  int64 // already there, or marked as deleted
 	Failed   int64
 	Bytes    int64 // bytes of imported messages
-	Failures []Failure
+	Failures []ImportFailure
 }
 
-// Failure is a message or folder that could not be imported.
-type Failure struct {
+// ImportFailure is a message or folder that could not be imported.
+type ImportFailure struct {
 	Location string // in the archive
 	Reason   string
 }
@@ -64,18 +64,18 @@ type Failure struct {
 // a domain suspended before or during the import is a fault.Denied; an invalid folder name or an
 // unreadable archive is a fault.Invalid; too many transfers are a fault.RateLimited. Errors of r
 // are returned unchanged.
-func (t *Service) Import(ctx context.Context, in ImportOptions, r io.Reader) (Result, error) {
-	end, err := t.acquire(in.Account)
+func (t *Service) Import(ctx context.Context, in ImportOptions, r io.Reader) (ImportResult, error) {
+	end, err := t.acquireSlot(in.Account)
 	if err != nil {
-		return Result{}, err
+		return ImportResult{}, err
 	}
 	defer end()
 	if err := t.checkDomain(ctx, in.Mailbox); err != nil {
-		return Result{}, err
+		return ImportResult{}, err
 	}
-	x := &importer{Service: t, ImportOptions: in, ctx: ctx, pending: map[*target]*batch{}, buf: make([]byte, 32<<10)}
+	x := &importer{Service: t, ImportOptions: in, ctx: ctx, pending: map[*targetFolder]*batch{}, buf: make([]byte, 32<<10)}
 	if err := x.loadFolders(); err != nil {
-		return Result{}, err
+		return ImportResult{}, err
 	}
 	x.startAppender()
 	err = mailfile.Read(&contextReader{x, r}, mailfile.Options{Kind: in.Kind, Quoting: in.Quoting}, mailfile.Sink{
@@ -93,7 +93,7 @@ func (t *Service) Import(ctx context.Context, in ImportOptions, r io.Reader) (Re
 	if named := x.storeKeywords(); err == nil {
 		err = named
 	}
-	return x.Result, err
+	return x.ImportResult, err
 }
 
 // contextReader ends a stream when the import's context ends, also between chunks.
@@ -120,10 +120,10 @@ func (i *contextReader) Read(p []byte) (int, error) {
 type importer struct {
 	*Service
 	ImportOptions
-	Result
+	ImportResult
 	ctx          context.Context
 	folders      *folderMap
-	pending      map[*target]*batch
+	pending      map[*targetFolder]*batch
 	pendingOrder []*batch  // batches of pending, in order
 	pendingCount int       // messages in pending
 	pendingSince time.Time // when the first of them arrived
@@ -135,8 +135,8 @@ type importer struct {
 	appender *appender
 }
 
-// target is a local folder.
-type target struct {
+// targetFolder is a local folder.
+type targetFolder struct {
 	name     string
 	contents *folder.DuplicateFinder // contents when the import began; nil if not needed
 	failure  string                  // why nothing can be filed there
@@ -145,7 +145,7 @@ type target struct {
 func (x *importer) addFailure(place, why string) error {
 	x.Failed++
 	if len(x.Failures) < MaxFailures {
-		x.Failures = append(x.Failures, Failure{place, why})
+		x.Failures = append(x.Failures, ImportFailure{place, why})
 	}
 	return nil
 }
@@ -203,7 +203,7 @@ func (x *importer) addMessage(m *mailfile.Message) error {
 	if err != nil {
 		return err
 	}
-	return x.enqueue(to, item{m.Location, m.PendingKeywords, folder.Upload{
+	return x.enqueue(to, unfiledMessage{m.Location, m.PendingKeywords, folder.Upload{
 		Blob: b, Metadata: described, Flags: folderFlags(m.Flags), Keywords: folder.SanitizeKeywords(m.Keywords), Date: receivedDate(m, scan.Header()),
 	}})
 }
@@ -265,8 +265,8 @@ func receivedDate(m *mailfile.Message, h message.Header) time.Time {
 	return m.FileDate
 }
 
-// item is a message that has not been filed yet.
-type item struct {
+// unfiledMessage is a message that has not been filed yet.
+type unfiledMessage struct {
 	location        string
 	pendingKeywords *mailfile.PendingKeywords
 	folder.Upload
@@ -274,12 +274,12 @@ type item struct {
 
 // batch is a group of messages for one folder.
 type batch struct {
-	target *target
-	items  []item
+	target *targetFolder
+	items  []unfiledMessage
 }
 
 // enqueue adds a message to a batch.
-func (x *importer) enqueue(to *target, it item) error {
+func (x *importer) enqueue(to *targetFolder, it unfiledMessage) error {
 	b := x.pending[to]
 	if b == nil {
 		b = &batch{target: to}
@@ -305,7 +305,7 @@ func (x *importer) flush() error {
 		return nil
 	}
 	work := x.pendingOrder
-	x.pending, x.pendingOrder, x.pendingCount, x.pendingBytes = map[*target]*batch{}, nil, 0, 0
+	x.pending, x.pendingOrder, x.pendingCount, x.pendingBytes = map[*targetFolder]*batch{}, nil, 0, 0
 	select {
 	case x.appender.work <- work:
 		return nil

@@ -19,16 +19,16 @@ const (
 	keywordBatch = 5000
 )
 
-// pendingMessage is a message filed before the names of its keywords were known.
-type pendingMessage struct {
-	target   *target
+// messageAwaitingKeywords is a message filed before the names of its keywords were known.
+type messageAwaitingKeywords struct {
+	target   *targetFolder
 	validity uint32
 	uid      uint32
 	keywords *mailfile.PendingKeywords
 }
 
-// addPending remembers the filed messages with pending keywords.
-func (f *appender) addPending(b *batch, validity uint32, uids []uint32) {
+// addAwaitingKeywords remembers the filed messages with pending keywords.
+func (f *appender) addAwaitingKeywords(b *batch, validity uint32, uids []uint32) {
 	for i, uid := range uids {
 		u := b.items[i].pendingKeywords
 		switch {
@@ -36,7 +36,7 @@ func (f *appender) addPending(b *batch, validity uint32, uids []uint32) {
 		case len(f.pendingMessages) == maxPending:
 			f.droppedPending++
 		default:
-			f.pendingMessages = append(f.pendingMessages, pendingMessage{b.target, validity, uid, u})
+			f.pendingMessages = append(f.pendingMessages, messageAwaitingKeywords{b.target, validity, uid, u})
 		}
 	}
 }
@@ -74,7 +74,7 @@ func (x *importer) storeKeywords() error {
 				byWord[word] = append(byWord[word], e.uid)
 			}
 		}
-		if err := x.storeInFolder(ctx, &first, byWord); err != nil {
+		if err := x.storeKeywordsInFolder(ctx, &first, byWord); err != nil {
 			return err
 		}
 		from = to
@@ -82,8 +82,8 @@ func (x *importer) storeKeywords() error {
 	return nil
 }
 
-// storeInFolder adds keywords to messages of a folder, unless it was replaced.
-func (x *importer) storeInFolder(ctx context.Context, in *pendingMessage, byWord map[string][]uint32) error {
+// storeKeywordsInFolder adds keywords to messages of a folder, unless it was replaced.
+func (x *importer) storeKeywordsInFolder(ctx context.Context, in *messageAwaitingKeywords, byWord map[string][]uint32) error {
 	v, err := x.Folders.Open(ctx, x.Mailbox, in.target.name, true)
 	if fault.Is(err, fault.NotFound) {
 		return nil

@@ -12,10 +12,10 @@ import (
 
 // Names longer than the local limit are not remembered: thousands of them would fill the memory.
 func TestLongNames(t *testing.T) {
-	n := &folderMap{sourceOf: map[string]string{}, byName: map[string]*target{}, byFolder: map[mailfile.Folder]*target{}}
+	n := &folderMap{sourceOf: map[string]string{}, byName: map[string]*targetFolder{}, byFolder: map[mailfile.Folder]*targetFolder{}}
 	x := &importer{folders: n}
 	for _, name := range []string{"Work", strings.Repeat("x", 30<<10)} {
-		to := &target{}
+		to := &targetFolder{}
 		n.byName[folder.SanitizeName([]string{name})] = to
 		for range 2 {
 			if got, err := x.targetFor(mailfile.Folder{Name: name}); err != nil || got != to {

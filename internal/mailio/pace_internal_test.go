@@ -20,7 +20,7 @@ func TestArriving(t *testing.T) {
 	outcome := make(chan error, 1)
 	stall, pause := time.Duration(0), make(chan struct{})
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		a := NewBodyReader(w, r)
+		a := NewRequestBodyReader(w, r)
 		a.timeout, a.remaining = stall, stall
 		var err error
 		if r.URL.Path == "/paused" {
@@ -31,7 +31,7 @@ func TestArriving(t *testing.T) {
 		if err == nil {
 			_, err = io.Copy(io.Discard, a)
 		}
-		a.Finish(err == nil)
+		a.PrepareResponse(err == nil)
 		outcome <- err
 	}))
 	s.Start()

@@ -15,9 +15,9 @@ const (
 	minProgress  = 16 << 10
 )
 
-// BodyReader reads a request body of any length. If the client stalls, Read returns
+// RequestBodyReader reads a request body of any length. If the client stalls, Read returns
 // os.ErrDeadlineExceeded. The service's own time between two Reads does not count.
-type BodyReader struct {
+type RequestBodyReader struct {
 	body       io.Reader
 	controller *http.ResponseController
 	timeout    time.Duration
@@ -25,13 +25,13 @@ type BodyReader struct {
 	received   int
 }
 
-// NewBodyReader returns a reader of r's body.
-func NewBodyReader(w http.ResponseWriter, r *http.Request) *BodyReader {
-	return &BodyReader{body: r.Body, controller: http.NewResponseController(w), timeout: stallTimeout, remaining: stallTimeout}
+// NewRequestBodyReader returns a reader of r's body.
+func NewRequestBodyReader(w http.ResponseWriter, r *http.Request) *RequestBodyReader {
+	return &RequestBodyReader{body: r.Body, controller: http.NewResponseController(w), timeout: stallTimeout, remaining: stallTimeout}
 }
 
 // Read implements io.Reader.
-func (a *BodyReader) Read(p []byte) (int, error) {
+func (a *RequestBodyReader) Read(p []byte) (int, error) {
 	begun := time.Now()
 	_ = a.controller.SetReadDeadline(begun.Add(a.remaining)) // the server has its own limit, too
 	n, err := a.body.Read(p)
@@ -43,11 +43,11 @@ func (a *BodyReader) Read(p []byte) (int, error) {
 }
 
 // Stop interrupts a blocked Read and all later ones.
-func (a *BodyReader) Stop() { _ = a.controller.SetReadDeadline(time.Unix(1, 0)) }
+func (a *RequestBodyReader) Stop() { _ = a.controller.SetReadDeadline(time.Unix(1, 0)) }
 
-// Finish extends the deadline for writing the response. whole reports whether the body was read
+// PrepareResponse extends the deadline for writing the response. whole reports whether the body was read
 // completely; otherwise the rest of it gets no more time.
-func (a *BodyReader) Finish(whole bool) {
+func (a *RequestBodyReader) PrepareResponse(whole bool) {
 	_ = a.controller.SetWriteDeadline(time.Now().Add(stallTimeout))
 	if whole {
 		_ = a.controller.SetReadDeadline(time.Time{})

@@ -47,9 +47,9 @@ func (t *Service) checkDomain(ctx context.Context, box db.ID) error {
 	return err
 }
 
-// acquire takes a transfer slot; end releases it. It returns a fault.RateLimited if too many
+// acquireSlot takes a transfer slot; end releases it. It returns a fault.RateLimited if too many
 // transfers run.
-func (t *Service) acquire(account db.ID) (end func(), err error) {
+func (t *Service) acquireSlot(account db.ID) (end func(), err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.runningOf == nil {

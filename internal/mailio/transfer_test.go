@@ -118,7 +118,7 @@ func (h *fixture) export(box db.ID, format, name string) []byte {
 	return out.Bytes()
 }
 
-func (h *fixture) bring(box db.ID, archive []byte, in mailio.ImportOptions) mailio.Result {
+func (h *fixture) bring(box db.ID, archive []byte, in mailio.ImportOptions) mailio.ImportResult {
 	h.Helper()
 	in.Account, in.Mailbox = h.account, box
 	r, err := h.s.Transfers.Import(h.Context(), in, bytes.NewReader(archive))

@@ -141,7 +141,7 @@ func TestSameMessageID(t *testing.T) {
 		}
 		h.put(box, "INBOX", report("20", "91 %"), time.Unix(1e9, 0), 0)
 		others := "From x Sat Nov 21 17:00:00 2026\n" + report("20", "92 %") + "\nFrom x Sat Nov 21 17:00:00 2026\n" + report("21", "91 %") + "\n"
-		for _, want := range []mailio.Result{{Imported: 2}, {Skipped: 2}} {
+		for _, want := range []mailio.ImportResult{{Imported: 2}, {Skipped: 2}} {
 			if r := h.bring(box, []byte(others), mailio.ImportOptions{}); r.Imported != want.Imported || r.Skipped != want.Skipped {
 				h.Errorf("%+v", r)
 			}
@@ -162,7 +162,7 @@ func TestSameEnvelope(t *testing.T) {
 		}
 		h.put(box, "INBOX", alarm("93"), time.Unix(1e9, 0), 0)
 		h.put(box, "INBOX", alarm("94"), time.Unix(1e9, 0), 0)
-		for _, want := range []mailio.Result{{Imported: 3, Skipped: 1}, {Skipped: 4}} {
+		for _, want := range []mailio.ImportResult{{Imported: 3, Skipped: 1}, {Skipped: 4}} {
 			if r := h.bring(box, []byte(mbox), mailio.ImportOptions{}); r.Imported != want.Imported || r.Skipped != want.Skipped {
 				h.Errorf("%+v", r)
 			}

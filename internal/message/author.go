@@ -30,11 +30,6 @@ const (
 	OtherName   AuthorProblem = "other_name"   // a name or comment shows another address than its own
 )
 
-// AuthorProblems lists all author problems.
-func AuthorProblems() []AuthorProblem {
-	return []AuthorProblem{NoFrom, ManyFrom, UnclearFrom, NoAuthor, ManyDomains, OtherName}
-}
-
 // authorProblems explains each problem in a sentence without a full stop.
 var authorProblems = map[AuthorProblem]string{
 	NoFrom:      "the message has no From field",
@@ -65,7 +60,7 @@ func (h Header) Authors() Authors {
 			values = append(values, f.Value)
 		}
 	}
-	return ReadAuthors(values)
+	return ParseAuthors(values)
 }
 
 // IsFromMailSystem reports whether the only address that any reader shows in From is that of a mail
@@ -82,9 +77,9 @@ func (h Header) IsFromMailSystem() bool {
 	})
 }
 
-// ReadAuthors is Header.Authors for the values of the From fields, or of another field with
+// ParseAuthors is Header.Authors for the values of the From fields, or of another field with
 // authors, such as Sender.
-func ReadAuthors(values [][]byte) Authors {
+func ParseAuthors(values [][]byte) Authors {
 	switch len(values) {
 	case 0:
 		return Authors{Problem: NoFrom}

@@ -15,7 +15,7 @@ func TestAuthors(t *testing.T) {
 	all := messagetest.Froms(t)
 	clear := 0
 	for _, from := range all {
-		a := message.ReadAuthors([][]byte{[]byte(from.Value)})
+		a := message.ParseAuthors([][]byte{[]byte(from.Value)})
 		if a.Problem != from.Problem {
 			t.Errorf("%q: %q %+v, want %q", from.Value, string(a.Problem), a.List, string(from.Problem))
 		}
@@ -83,7 +83,7 @@ func FuzzFrom(f *testing.F) {
 		f.Add(from.Value)
 	}
 	f.Fuzz(func(t *testing.T, value string) {
-		a := message.ReadAuthors([][]byte{[]byte(value)})
+		a := message.ParseAuthors([][]byte{[]byte(value)})
 		if a.Problem != "" {
 			return
 		}

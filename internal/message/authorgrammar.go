@@ -224,14 +224,14 @@ func namesNoAddress(words []fromToken, own Address) bool {
 		if t.kind != 'a' {
 			continue
 		}
-		if strings.Contains(t.text, "@") && (len(words) > 1 || !isAddress(t.text, own)) {
+		if strings.Contains(t.text, "@") && (len(words) > 1 || !isJustAddress(t.text, own)) {
 			return false
 		}
 		loose.WriteString(" " + t.text)
 	}
 	decoded := DecodeWords(loose.String())
 	_, behind, at := strings.Cut(decoded, "@")
-	return !at || decoded == loose.String() || !strings.ContainsAny(behind, ".[") || len(words) == 1 && isAddress(decoded, own)
+	return !at || decoded == loose.String() || !strings.ContainsAny(behind, ".[") || len(words) == 1 && isJustAddress(decoded, own)
 }
 
 // parseAddrSpec parses local@domain. All readers agree on odd dots in the local part, but not on

@@ -50,8 +50,8 @@ func joinAddresses(text string) string {
 	return strings.ReplaceAll(strings.Join(parts, "@"), " .", ".")
 }
 
-// isAddress reports whether a text is just this address, perhaps in quotation marks.
-func isAddress(text string, own Address) bool {
+// isJustAddress reports whether a text is just this address, perhaps in quotation marks.
+func isJustAddress(text string, own Address) bool {
 	local, domain, ok := strings.Cut(strings.Trim(DecodeWords(text), " \t\"'<>"), "@")
 	return ok && sameAddress(Address{Local: local, Domain: domain}, own)
 }

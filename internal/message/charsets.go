@@ -33,7 +33,7 @@ func charsetDecoder(label string) transform.Transformer {
 	}
 	label = trimYear(label)
 	name := normalizeLabel(label)
-	if name == "" || isUTF8(name) {
+	if name == "" || isUTF8Charset(name) {
 		return &lenientDecoder{}
 	}
 	for _, known := range []string{name, strings.TrimPrefix(name, "x"), strings.TrimPrefix(name, "cs")} {
@@ -85,9 +85,9 @@ func normalizeLabel(s string) string {
 	}, s)
 }
 
-// isUTF8 reports whether a charset's name means UTF-8 or ASCII, or is empty. Text in it is decoded
+// isUTF8Charset reports whether a charset's name means UTF-8 or ASCII, or is empty. Text in it is decoded
 // as UTF-8, with other bytes as windows-1252.
-func isUTF8(name string) bool {
+func isUTF8Charset(name string) bool {
 	switch name {
 	case "utf8", "utf", "u8", "utf8sig", "utf8mb4", "utf8j", "xutf8j", "utf8ucs2", "utf8ucs4", "unicode11utf8", "cp65001", "65001",
 		"ascii", "usascii", "us", "csascii", "646", "iso646us", "iso646irv1991", "isoir6", "cp367", "ibm367", "ansix341968", "ansix341986",

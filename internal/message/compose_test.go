@@ -70,7 +70,7 @@ func TestComposeGolden(t *testing.T) {
 	for i := range 30 {
 		full.References = append(full.References, fmt.Sprintf("<r%d@demo.test>", i))
 	}
-	full.Unsubscribe = message.Unsubscribe{URL: "https://demo.test/u/1", Mailto: "leave@demo.test"}
+	full.Unsubscribe = message.ListUnsubscribe{URL: "https://demo.test/u/1", Mailto: "leave@demo.test"}
 	full.ExtraFields = []message.ExtraField{{Name: "X-Order", Value: "12"}, {Name: "X-Note", Value: "naïve"}, {Name: "X-Literal", Value: "=?utf-8?q?no?="}}
 	full.Text = "Grüße,\n" + strings.Repeat("long ", 300) + "\n"
 	full.HTML = `<p>Grüße <img src="cid:logo"></p>`

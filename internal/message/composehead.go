@@ -52,7 +52,7 @@ func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
 	return needsUTF8 || !isASCII(d.MessageID) || !isASCII(d.InReplyTo)
 }
 
-func (u Unsubscribe) append(w *fieldWriter) {
+func (u ListUnsubscribe) append(w *fieldWriter) {
 	if u.URL == "" && u.Mailto == "" {
 		return
 	}

@@ -17,7 +17,7 @@ type ContentParts struct {
 // ContentParts sorts the parts of the message as mail readers do (RFC 8621 §4.1.4). A text is an
 // attachment if its sender says so (RFC 2183 §2.2). A text with only a file name is a body at the
 // usual position of a body: first in the message or in an alternative, or before any other text.
-func (ix *Index) ContentParts() ContentParts {
+func (ix *Structure) ContentParts() ContentParts {
 	var c ContentParts
 	within := make([]bool, len(ix.Parts)) // whether the part is in an embedded message
 	leads := make([]bool, len(ix.Parts))  // whether the part is first in the message or in an alternative

@@ -27,7 +27,7 @@ type Draft struct {
 	Subject     string
 	InReplyTo   string   // with angle brackets; empty for none
 	References  []string // with angle brackets; of more than 20, the first and the last 19 are written
-	Unsubscribe Unsubscribe
+	Unsubscribe ListUnsubscribe
 	ExtraFields []ExtraField // such as X- fields, in order
 	Text, HTML  string       // either may be empty, with any line ends
 	Attachments []Attachment
@@ -39,9 +39,9 @@ type Draft struct {
 // ExtraField is a header field with an unstructured value.
 type ExtraField struct{ Name, Value string }
 
-// Unsubscribe is how to leave a list (RFC 2369). An https URL also gets the one-click field of RFC
+// ListUnsubscribe is how to leave a list (RFC 2369). An https URL also gets the one-click field of RFC
 // 8058. Empty fields are left out.
-type Unsubscribe struct {
+type ListUnsubscribe struct {
 	URL, Mailto string
 	OneClick    bool // also for a URL without https, such as that of a local sandbox
 }

@@ -113,11 +113,11 @@ func (r *DSN) appendHeader(w *fieldWriter) {
 	w.unstructured(truncate(r.subject(), maxReportText))
 	w.end()
 	field("Message-ID", r.MessageID)
-	if id := r.Original.Header.MessageID(); IsCitable(id) {
+	if id := r.Original.Header.MessageID(); IsUsableMessageID(id) {
 		field("In-Reply-To", id)
 		w.begin("References")
 		for _, old := range lastN(r.Original.Header.References(), maxOwnReferences-1) {
-			if IsCitable(old) && old != id {
+			if IsUsableMessageID(old) && old != id {
 				w.put(old)
 			}
 		}
@@ -131,8 +131,10 @@ func (r *DSN) appendHeader(w *fieldWriter) {
 	}
 }
 
-// IsCitable reports whether someone else's Message-ID may be in a header that we write.
-func IsCitable(id string) bool { return isValidMessageID(id) && isASCII(id) && len(id) < foldColumn*4 }
+// IsUsableMessageID reports whether someone else's Message-ID may be in a header that we write.
+func IsUsableMessageID(id string) bool {
+	return isValidMessageID(id) && isASCII(id) && len(id) < foldColumn*4
+}
 
 func lastN(list []string, n int) []string { return list[max(0, len(list)-n):] }
 

@@ -30,8 +30,10 @@ func CleanFilename(name string) string {
 	return name
 }
 
-// asciiFileName reports whether a name can be in a quoted string unchanged.
-func asciiFileName(name string) bool { return isPrintableASCII(name) && !strings.Contains(name, "=?") }
+// isASCIIFileName reports whether a name can be in a quoted string unchanged.
+func isASCIIFileName(name string) bool {
+	return isPrintableASCII(name) && !strings.Contains(name, "=?")
+}
 
 // nameParameter writes the name parameter of Content-Type, if there is a name. A name that is not
 // ASCII becomes encoded words, which RFC 2047 forbids there, but mail readers understand.
@@ -40,7 +42,7 @@ func (w *fieldWriter) nameParameter(name string) {
 		return
 	}
 	w.putNoSpace(";")
-	if asciiFileName(name) {
+	if isASCIIFileName(name) {
 		w.put("name=" + quote(name))
 		return
 	}
@@ -63,7 +65,7 @@ func (w *fieldWriter) filenameParameter(name string) {
 		return
 	}
 	w.putNoSpace(";")
-	if asciiFileName(name) {
+	if isASCIIFileName(name) {
 		w.put("filename=" + quote(name))
 		return
 	}

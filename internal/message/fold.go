@@ -147,7 +147,7 @@ func (w *fieldWriter) encodedWords(s string) {
 	}
 }
 
-// fitLength returns how many bytes of s, in whole characters, fit into room octets of an encoded
+// fitLength returns how many bytes of s, in whole characters, fit into capacity octets of an encoded
 // word.
 func fitLength(s string, capacity int, inB bool) int {
 	if inB {

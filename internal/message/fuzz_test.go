@@ -50,7 +50,7 @@ func FuzzScan(f *testing.F) {
 		for i := range ix.Parts {
 			_ = ix.Parts[i].Filename()
 		}
-		var again message.Index
+		var again message.Structure
 		if again.UnmarshalBinary(mail) == nil {
 			again.BodyStructure()
 			again.ContentParts()
@@ -62,7 +62,7 @@ func FuzzUnmarshal(f *testing.F) {
 	stored, _ := message.Scan([]byte(crlf(nestedMail))).MarshalBinary()
 	f.Add(stored)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		var ix message.Index
+		var ix message.Structure
 		if ix.UnmarshalBinary(b) != nil {
 			return
 		}
@@ -204,7 +204,7 @@ func FuzzRelayed(f *testing.F) {
 		}
 		var once, twice bytes.Buffer
 		ix := message.Scan(mail)
-		first, err := message.EncodeNested(&once, bytes.NewReader(mail), ix, true)
+		first, err := message.EncodeSevenBitNested(&once, bytes.NewReader(mail), ix, true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -215,7 +215,7 @@ func FuzzRelayed(f *testing.F) {
 		if len(ix2.Parts) != len(ix.Parts) {
 			t.Fatalf("%d parts of %q became %d of %q", len(ix.Parts), mail, len(ix2.Parts), once.Bytes())
 		}
-		if _, err = message.EncodeNested(&twice, bytes.NewReader(once.Bytes()), ix2, true); err != nil {
+		if _, err = message.EncodeSevenBitNested(&twice, bytes.NewReader(once.Bytes()), ix2, true); err != nil {
 			t.Fatal(err)
 		}
 		if !first.Needs8Bit && !first.NeedsUTF8 && !bytes.Equal(once.Bytes(), twice.Bytes()) {

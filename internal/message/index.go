@@ -63,9 +63,9 @@ type Part struct {
 	Envelope          []byte // of an Embedded part: that message's, in IMAP's wire form
 }
 
-// Index is the result of scanning a message: its parts in byte order, each parent before its
+// Structure is the result of scanning a message: its parts in byte order, each parent before its
 // children. Parts[0] is the message itself.
-type Index struct {
+type Structure struct {
 	Size  int64
 	Parts []Part
 }
@@ -122,7 +122,7 @@ func (p *Part) ReadHeader(r io.Reader) (Header, error) {
 }
 
 // Has reports whether any part has one of these traits.
-func (ix *Index) Has(t Traits) bool {
+func (ix *Structure) Has(t Traits) bool {
 	for i := range ix.Parts {
 		if ix.Parts[i].Traits&t != 0 {
 			return true
@@ -133,7 +133,7 @@ func (ix *Index) Has(t Traits) bool {
 
 // ResizeHeader adjusts all offsets to a message header of n bytes, including the empty line, after
 // fields were prepended or removed. Content fields must be unchanged.
-func (ix *Index) ResizeHeader(n int64) {
+func (ix *Structure) ResizeHeader(n int64) {
 	delta := n - ix.Parts[0].Header.Len
 	ix.Size += delta
 	ix.Parts[0].Header.Len = n
@@ -145,7 +145,7 @@ func (ix *Index) ResizeHeader(n int64) {
 }
 
 // isInside reports whether the part is in a part of the given kind.
-func (ix *Index) isInside(i int, k Kind) bool {
+func (ix *Structure) isInside(i int, k Kind) bool {
 	for i = ix.Parts[i].Parent; i >= 0; i = ix.Parts[i].Parent {
 		if ix.Parts[i].Kind == k {
 			return true
@@ -157,7 +157,7 @@ func (ix *Index) isInside(i int, k Kind) bool {
 // RequiredExtensions returns the SMTP extensions that the message needs to be sent unchanged:
 // SMTPUTF8 for bytes above 127 in a header (RFC 6531), 8BITMIME for others, including headers of
 // embedded messages.
-func (ix *Index) RequiredExtensions() (utf8, eightBit bool) {
+func (ix *Structure) RequiredExtensions() (utf8, eightBit bool) {
 	for i := range ix.Parts {
 		t, embedded := ix.Parts[i].Traits, ix.isInside(i, Embedded)
 		utf8 = utf8 || t&HeaderEightBit != 0 && !embedded
@@ -167,7 +167,7 @@ func (ix *Index) RequiredExtensions() (utf8, eightBit bool) {
 }
 
 // child returns the index of the n-th child (from 1) of a part, or -1.
-func (ix *Index) child(parent, n int) int {
+func (ix *Structure) child(parent, n int) int {
 	for i := parent + 1; i < len(ix.Parts) && ix.Parts[i].Parent >= parent; i++ {
 		if ix.Parts[i].Parent == parent {
 			if n--; n == 0 {

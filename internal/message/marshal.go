@@ -16,7 +16,7 @@ const indexVersion = 1
 var errIndex = errors.New("not a stored index of this version")
 
 // AppendBinary appends the stored form of the index.
-func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
+func (ix *Structure) AppendBinary(dst []byte) ([]byte, error) {
 	dst = append(dst, indexVersion)
 	dst = binary.AppendUvarint(dst, uint64(ix.Size))
 	dst = binary.AppendUvarint(dst, uint64(len(ix.Parts)))
@@ -31,13 +31,13 @@ func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
 		}
 		before = p.Header.Start
 		for _, s := range p.strings() {
-			dst = appendIndexString(dst, *s)
+			dst = appendStructureString(dst, *s)
 		}
-		dst = appendIndexParams(dst, p.Params)
-		dst = appendIndexParams(dst, p.DispositionParams)
+		dst = appendStructureParams(dst, p.Params)
+		dst = appendStructureParams(dst, p.DispositionParams)
 		dst = binary.AppendUvarint(dst, uint64(len(p.Languages)))
 		for _, l := range p.Languages {
-			dst = appendIndexString(dst, l)
+			dst = appendStructureString(dst, l)
 		}
 		dst = binary.AppendUvarint(dst, uint64(len(p.Envelope)))
 		dst = append(dst, p.Envelope...)
@@ -46,22 +46,22 @@ func (ix *Index) AppendBinary(dst []byte) ([]byte, error) {
 }
 
 // MarshalBinary returns the stored form of the index.
-func (ix *Index) MarshalBinary() ([]byte, error) { return ix.AppendBinary(nil) }
+func (ix *Structure) MarshalBinary() ([]byte, error) { return ix.AppendBinary(nil) }
 
-// DecodeIndex decodes the stored index of a message of size octets. It returns nil if the index is
+// DecodeStructure decodes the stored index of a message of size octets. It returns nil if the index is
 // invalid or has another size; scan the message again then.
-func DecodeIndex(b []byte, size int64) *Index {
-	ix := &Index{}
+func DecodeStructure(b []byte, size int64) *Structure {
+	ix := &Structure{}
 	if ix.UnmarshalBinary(b) != nil || ix.Size != size {
 		return nil
 	}
 	return ix
 }
 
-// LoadIndex decodes the stored index of a message of size octets. If that fails, it scans the
+// LoadStructure decodes the stored index of a message of size octets. If that fails, it scans the
 // message, which it reads from r.
-func LoadIndex(b []byte, size int64, r io.Reader) (*Index, error) {
-	if ix := DecodeIndex(b, size); ix != nil {
+func LoadStructure(b []byte, size int64, r io.Reader) (*Structure, error) {
+	if ix := DecodeStructure(b, size); ix != nil {
 		return ix, nil
 	}
 	ix, _, err := ScanReader(r)
@@ -70,12 +70,12 @@ func LoadIndex(b []byte, size int64, r io.Reader) (*Index, error) {
 
 // UnmarshalBinary decodes the output of MarshalBinary. Invalid bytes or another version are an
 // error; scan the message again then.
-func (ix *Index) UnmarshalBinary(b []byte) error {
+func (ix *Structure) UnmarshalBinary(b []byte) error {
 	if len(b) == 0 || b[0] != indexVersion {
 		return errIndex
 	}
-	r := indexReader{b: b[1:]}
-	got := Index{Size: r.int()}
+	r := structureReader{b: b[1:]}
+	got := Structure{Size: r.int()}
 	n := r.int()
 	if n < 1 || n > MaxParts || n > int64(len(b)) {
 		return errIndex
@@ -98,7 +98,7 @@ func (ix *Index) UnmarshalBinary(b []byte) error {
 }
 
 // check makes sure that containers have the children that other code relies on.
-func (ix *Index) check() error {
+func (ix *Structure) check() error {
 	for i := range ix.Parts {
 		p := &ix.Parts[i]
 		hasChild := i+1 < len(ix.Parts) && ix.Parts[i+1].Parent == i
@@ -121,9 +121,9 @@ func (p *Part) strings() [8]*string {
 	}
 }
 
-// appendIndexString appends a string: the position of a common string as an odd number, or twice
+// appendStructureString appends a string: the position of a common string as an odd number, or twice
 // the length and the bytes.
-func appendIndexString(dst []byte, s string) []byte {
+func appendStructureString(dst []byte, s string) []byte {
 	if len(s) <= 16 {
 		for i, w := range commonStrings {
 			if w == s {
@@ -135,22 +135,22 @@ func appendIndexString(dst []byte, s string) []byte {
 	return append(dst, s...)
 }
 
-func appendIndexParams(dst []byte, params []Param) []byte {
+func appendStructureParams(dst []byte, params []Param) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(params)))
 	for _, p := range params {
-		dst = appendIndexString(dst, p.Name)
-		dst = appendIndexString(dst, p.Value)
+		dst = appendStructureString(dst, p.Name)
+		dst = appendStructureString(dst, p.Value)
 	}
 	return dst
 }
 
-// indexReader decodes a stored index. After an error, bad stays set and all reads return zeros.
-type indexReader struct {
+// structureReader decodes a stored index. After an error, bad stays set and all reads return zeros.
+type structureReader struct {
 	b   []byte
 	bad bool
 }
 
-func (r *indexReader) part(p *Part, i int, before int64) {
+func (r *structureReader) part(p *Part, i int, before int64) {
 	if len(r.b) < 2 {
 		r.bad = true
 		return
@@ -164,12 +164,12 @@ func (r *indexReader) part(p *Part, i int, before int64) {
 	p.Body.Len = r.int()
 	p.Lines = r.int()
 	for _, s := range p.strings() {
-		*s = r.indexString()
+		*s = r.structureString()
 	}
 	p.Params = r.params()
 	p.DispositionParams = r.params()
 	for range r.count() {
-		p.Languages = append(p.Languages, r.indexString())
+		p.Languages = append(p.Languages, r.structureString())
 	}
 	if n := r.int(); n > 0 {
 		p.Envelope = append([]byte(nil), r.bytes(n)...)
@@ -178,7 +178,7 @@ func (r *indexReader) part(p *Part, i int, before int64) {
 }
 
 // int reads a number in the range of offsets; sums of a few do not overflow.
-func (r *indexReader) int() int64 {
+func (r *structureReader) int() int64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 || v > 1<<48 {
 		r.bad = true
@@ -190,7 +190,7 @@ func (r *indexReader) int() int64 {
 }
 
 // count reads the number of items that follow, each of at least one byte.
-func (r *indexReader) count() int {
+func (r *structureReader) count() int {
 	n := r.int()
 	if n > maxParams {
 		r.bad = true
@@ -199,7 +199,7 @@ func (r *indexReader) count() int {
 	return int(n)
 }
 
-func (r *indexReader) bytes(n int64) []byte {
+func (r *structureReader) bytes(n int64) []byte {
 	if n > int64(len(r.b)) {
 		r.bad = true
 		return nil
@@ -209,7 +209,7 @@ func (r *indexReader) bytes(n int64) []byte {
 	return b
 }
 
-func (r *indexReader) indexString() string {
+func (r *structureReader) structureString() string {
 	v := r.int()
 	if v&1 == 0 {
 		return string(r.bytes(v >> 1))
@@ -221,14 +221,14 @@ func (r *indexReader) indexString() string {
 	return ""
 }
 
-func (r *indexReader) params() []Param {
+func (r *structureReader) params() []Param {
 	n := r.count()
 	if n == 0 {
 		return nil
 	}
 	params := make([]Param, n)
 	for i := range params {
-		params[i] = Param{r.indexString(), r.indexString()}
+		params[i] = Param{r.structureString(), r.structureString()}
 	}
 	return params
 }

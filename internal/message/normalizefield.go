@@ -131,7 +131,7 @@ func (m *fieldNormalizer) addressList(s string) {
 			m.comment(token)
 		case c == '<' && !isPrintableASCII(token):
 			flush()
-			m.put("<" + asciiDomain(strings.TrimSuffix(token[1:], ">")) + ">")
+			m.put("<" + withASCIIDomain(strings.TrimSuffix(token[1:], ">")) + ">")
 		case c == '<':
 			flush()
 			m.put(token)
@@ -142,7 +142,7 @@ func (m *fieldNormalizer) addressList(s string) {
 				token += s[:n]
 				s = s[n:]
 			}
-			m.put(asciiDomain(token))
+			m.put(withASCIIDomain(token))
 		default:
 			phrase = append(phrase, token)
 		}
@@ -199,8 +199,8 @@ func (m *fieldNormalizer) comment(token string) {
 	m.putNoSpace(")")
 }
 
-// asciiDomain returns an address with its domain as A-labels, if it has one.
-func asciiDomain(s string) string {
+// withASCIIDomain returns an address with its domain as A-labels, if it has one.
+func withASCIIDomain(s string) string {
 	if isPrintableASCII(s) {
 		return s
 	}

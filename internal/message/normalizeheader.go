@@ -117,7 +117,7 @@ func canonicalName(f Field, names []string) string {
 }
 
 // TextCharset returns the declared charset of the message's first text, or "".
-func (ix *Index) TextCharset() string {
+func (ix *Structure) TextCharset() string {
 	for i := range ix.Parts {
 		if p := &ix.Parts[i]; p.Kind == Leaf && p.Type == "text" {
 			if c := p.Param("charset"); c != "" {

@@ -44,7 +44,7 @@ func TestRelayed(t *testing.T) {
 				want = mail
 			}
 			var out bytes.Buffer
-			got, err := message.EncodeNested(&out, strings.NewReader(mail), message.Scan([]byte(mail)), !c.keep)
+			got, err := message.EncodeSevenBitNested(&out, strings.NewReader(mail), message.Scan([]byte(mail)), !c.keep)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +63,7 @@ func TestRelayedDeep(t *testing.T) {
 	for _, depth := range []int{1, message.MaxDepth - 1, message.MaxDepth, 10 * message.MaxDepth} {
 		mail := strings.Repeat("Content-Type: message/rfc822\r\n\r\n", depth) + "Subject: x\r\n\r\nGrüße, Bob\r\n"
 		var out bytes.Buffer
-		got, err := message.EncodeNested(&out, strings.NewReader(mail), message.Scan([]byte(mail)), true)
+		got, err := message.EncodeSevenBitNested(&out, strings.NewReader(mail), message.Scan([]byte(mail)), true)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -9,7 +9,7 @@ import (
 )
 
 // Scan scans a message in memory.
-func Scan(b []byte) *Index {
+func Scan(b []byte) *Structure {
 	var s Scanner
 	_, _ = s.Write(b)
 	return s.Finish()
@@ -18,7 +18,7 @@ func Scan(b []byte) *Index {
 // ScanReader scans a message read from r, with memory use independent of the message's size. It
 // also returns the message's own header, up to MaxHeader bytes. The error is r's; the index then
 // covers the bytes read.
-func ScanReader(r io.Reader) (*Index, Header, error) {
+func ScanReader(r io.Reader) (*Structure, Header, error) {
 	var s Scanner
 	_, err := io.CopyBuffer(&s, struct{ io.Reader }{r}, make([]byte, 32<<10))
 	ix := s.Finish()
@@ -28,7 +28,7 @@ func ScanReader(r io.Reader) (*Index, Header, error) {
 // Scanner scans a message that is written to it piece by piece, for instance while it is spooled.
 // The zero Scanner is ready to use. Write never fails.
 type Scanner struct {
-	ix Index
+	ix Structure
 
 	frames         []partFrame // open parts, outermost first
 	header         []byte      // the message's own header
@@ -86,7 +86,7 @@ func (s *Scanner) Write(p []byte) (int, error) {
 }
 
 // Finish ends the message and returns its index. It may be called again; Write may not.
-func (s *Scanner) Finish() *Index {
+func (s *Scanner) Finish() *Structure {
 	s.start()
 	if s.partLen > 0 {
 		s.endPartial()

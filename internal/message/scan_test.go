@@ -61,7 +61,7 @@ epilogue
 `
 
 // section returns the content of a section such as 1.2.MIME of the message b.
-func section(t *testing.T, b []byte, ix *message.Index, s string) string {
+func section(t *testing.T, b []byte, ix *message.Structure, s string) string {
 	t.Helper()
 	var sec message.Section
 	for word := range strings.SplitSeq(s, ".") {
@@ -233,7 +233,7 @@ func TestTraits(t *testing.T) {
 }
 
 // checkIndex checks the properties of every index of b: spans nest, and it survives storing.
-func checkIndex(t *testing.T, b []byte, ix *message.Index) {
+func checkIndex(t *testing.T, b []byte, ix *message.Structure) {
 	t.Helper()
 	if ix.Size != int64(len(b)) {
 		t.Fatalf("size %d of %d", ix.Size, len(b))
@@ -263,7 +263,7 @@ func checkIndex(t *testing.T, b []byte, ix *message.Index) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var again message.Index
+	var again message.Structure
 	if err := again.UnmarshalBinary(stored); err != nil {
 		t.Fatalf("reading the stored index: %v", err)
 	}
@@ -295,7 +295,7 @@ func TestScanPieces(t *testing.T) {
 
 func TestUnmarshalRefuses(t *testing.T) {
 	stored, _ := message.Scan([]byte(crlf(nestedMail))).MarshalBinary()
-	var ix message.Index
+	var ix message.Structure
 	for n := range stored {
 		if ix.UnmarshalBinary(stored[:n]) == nil {
 			t.Errorf("the first %d of %d bytes were taken", n, len(stored))

@@ -28,7 +28,7 @@ type Section struct {
 
 // Section returns the range of a section. For SectionFields and SectionFieldsNot that is the header
 // for FilterFields. ok is false if the message has no such section: IMAP then answers NIL.
-func (ix *Index) Section(sec Section) (Span, bool) {
+func (ix *Structure) Section(sec Section) (Span, bool) {
 	i, message := ix.findPart(sec.Path)
 	if i < 0 {
 		return Span{}, false
@@ -57,7 +57,7 @@ func (ix *Index) Section(sec Section) (Span, bool) {
 
 // Part returns the part with this IMAP part number, such as 1, 2; nil if
 // there is none. The empty path is the message.
-func (ix *Index) Part(path []int) *Part {
+func (ix *Structure) Part(path []int) *Part {
 	i, _ := ix.findPart(path)
 	if i < 0 {
 		return nil
@@ -67,7 +67,7 @@ func (ix *Index) Part(path []int) *Part {
 
 // findPart returns the index of the part, or -1. message is true for a whole message, which only
 // the empty path is.
-func (ix *Index) findPart(path []int) (i int, message bool) {
+func (ix *Structure) findPart(path []int) (i int, message bool) {
 	at, message := 0, true
 	for _, n := range path {
 		if !message && ix.Parts[at].Kind == Embedded {
@@ -89,7 +89,7 @@ func (ix *Index) findPart(path []int) (i int, message bool) {
 
 // Path returns the IMAP part number of Parts[i], or nil for the message itself if it is a
 // multipart.
-func (ix *Index) Path(i int) []int {
+func (ix *Structure) Path(i int) []int {
 	var path []int
 	for i > 0 {
 		parent := ix.Parts[i].Parent

@@ -25,22 +25,22 @@ type EncodeResult struct {
 //
 // A message whose index has none of EightBit, HasNUL, LongLines and HeaderEightBit stays unchanged,
 // except that a multipart may no longer claim to be 8bit.
-func EncodeSevenBit(w io.Writer, r io.ReaderAt, ix *Index) (EncodeResult, error) {
+func EncodeSevenBit(w io.Writer, r io.ReaderAt, ix *Structure) (EncodeResult, error) {
 	return (&sevenBitEncoder{ix: ix, r: r, unwanted: EightBit | HasNUL | LongLines}).write(w)
 }
 
-// EncodeNested is EncodeSevenBit for someone else's message to a host without 8BITMIME, once no
+// EncodeSevenBitNested is EncodeSevenBit for someone else's message to a host without 8BITMIME, once no
 // signature of it counts. It also re-encodes the parts of embedded messages (RFC 2045 §6.4), and
 // with mends it makes the message's own header 7-bit. multipart/signed stays unchanged. All of the
 // result is 7-bit unless it reports NeedsUTF8 or Needs8Bit.
-func EncodeNested(w io.Writer, r io.ReaderAt, ix *Index, mends bool) (EncodeResult, error) {
+func EncodeSevenBitNested(w io.Writer, r io.ReaderAt, ix *Structure, mends bool) (EncodeResult, error) {
 	return (&sevenBitEncoder{ix: ix, r: r, unwanted: EightBit | HasNUL | LongLines, nested: true, ownHeader: mends}).write(w)
 }
 
 // EncodeNUL writes the message at r, whose index is ix, with the leaf parts that have NUL encoded
 // in base64, so that IMAP can show them (RFC 3516 §4.4). Everything else stays unchanged, including
 // NUL in headers and in multipart/signed and message/….
-func EncodeNUL(w io.Writer, r io.ReaderAt, ix *Index) error {
+func EncodeNUL(w io.Writer, r io.ReaderAt, ix *Structure) error {
 	_, err := (&sevenBitEncoder{ix: ix, r: r, unwanted: HasNUL}).write(w)
 	return err
 }
@@ -66,7 +66,7 @@ func (s *sevenBitEncoder) write(w io.Writer) (EncodeResult, error) {
 type sevenBitEncoder struct {
 	w             *bufio.Writer
 	r             io.ReaderAt
-	ix            *Index
+	ix            *Structure
 	pos           int64 // everything before it is written or left out
 	untouchable   []bool
 	keepsEightBit []bool // whether it is, or is around, a part that stays 8-bit
@@ -92,7 +92,7 @@ func (s *sevenBitEncoder) plan() {
 			s.nested && p.Kind != Leaf && !s.endsWithEmptyLine(p) || p.Header.Len > int64(headerLimit(i)) || !isIdentityEncoding(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
 		embedded := s.ix.isInside(i, Embedded)
 		s.result.NeedsUTF8 = s.result.NeedsUTF8 || (i > 0 || s.ownHeader) && s.untouchable[i] && p.Traits&HeaderEightBit != 0 && !embedded
-		stays := s.untouchable[i] || p.Kind == Multipart && !s.mayDrop(p)
+		stays := s.untouchable[i] || p.Kind == Multipart && !s.mayDropPreamble(p)
 		if stays && (p.Traits&s.unwanted != 0 || embedded && p.Traits&HeaderEightBit != 0) {
 			s.result.Needs8Bit = s.result.Needs8Bit || p.Traits&EightBit != 0 || embedded
 			for j := i; j >= 0; j = s.ix.Parts[j].Parent {
@@ -108,9 +108,9 @@ func (s *sevenBitEncoder) mayEncode(p *Part) bool {
 	return s.nested && (p.Kind == Embedded || strings.HasPrefix(p.Subtype, "global-"))
 }
 
-// mayDrop reports whether the text around the parts of a multipart may be left out, so that only
+// mayDropPreamble reports whether the text around the parts of a multipart may be left out, so that only
 // the delimiters remain.
-func (s *sevenBitEncoder) mayDrop(p *Part) bool {
+func (s *sevenBitEncoder) mayDropPreamble(p *Part) bool {
 	return p.Subtype != "signed" && isASCII(boundaryParam(p.Params))
 }
 
@@ -154,7 +154,7 @@ func (s *sevenBitEncoder) writePart(i int) int {
 func (s *sevenBitEncoder) writeChildren(i int) int {
 	p := &s.ix.Parts[i]
 	delimiter := "--" + boundaryParam(p.Params)
-	dirty := p.Traits&s.unwanted != 0 && s.mayDrop(p)
+	dirty := p.Traits&s.unwanted != 0 && s.mayDropPreamble(p)
 	between := func(from, to int64, text string) {
 		if dirty {
 			s.copyTo(from)

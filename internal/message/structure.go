@@ -6,19 +6,19 @@ import "strconv"
 
 // BodyStructure returns the message's BODYSTRUCTURE in IMAP's wire form (RFC
 // 3501 §7.4.2).
-func (ix *Index) BodyStructure() []byte {
+func (ix *Structure) BodyStructure() []byte {
 	dst, _ := ix.appendBody(make([]byte, 0, 192*min(len(ix.Parts), 64)), 0, true)
 	return dst
 }
 
 // Body returns the message's BODY: its structure without extension data.
-func (ix *Index) Body() []byte {
+func (ix *Structure) Body() []byte {
 	dst, _ := ix.appendBody(nil, 0, false)
 	return dst
 }
 
 // appendBody appends part i, and returns the index of the part after it and its children.
-func (ix *Index) appendBody(dst []byte, i int, extended bool) ([]byte, int) {
+func (ix *Structure) appendBody(dst []byte, i int, extended bool) ([]byte, int) {
 	p := &ix.Parts[i]
 	next := i + 1
 	dst = append(dst, '(')

@@ -144,7 +144,7 @@ func (v *visibleReader) endEntity() {
 func (v *visibleReader) tagOpen(c rune) {
 	v.name, v.isEndTag, v.attr, v.last, v.inAlt = v.name[:0], false, v.attr[:0], 0, false
 	switch {
-	case isMail(c):
+	case isLetter(c):
 		v.step = (*visibleReader).tagName
 		v.tagName(c)
 	case c == '/':
@@ -163,7 +163,7 @@ func (v *visibleReader) tagOpen(c rune) {
 // endTagOpen is the state after "</".
 func (v *visibleReader) endTagOpen(c rune) {
 	switch {
-	case isMail(c):
+	case isLetter(c):
 		v.step = (*visibleReader).tagName
 		v.tagName(c)
 	case c == '>':
@@ -300,9 +300,9 @@ func (v *visibleReader) bogus(c rune) {
 	}
 }
 
-func isMail(c rune) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
+func isLetter(c rune) bool { return c|0x20 >= 'a' && c|0x20 <= 'z' }
 
-func isAlphaNumeric(c byte) bool { return isMail(rune(c)) || c >= '0' && c <= '9' }
+func isAlphaNumeric(c byte) bool { return isLetter(rune(c)) || c >= '0' && c <= '9' }
 
 // lowerName returns a character of a name in lower case; 0xff if no relevant name contains it.
 func lowerName(c rune) byte {

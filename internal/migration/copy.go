@@ -34,7 +34,7 @@ const (
 )
 
 // copyFolder copies the remaining messages of a folder.
-func (j *job) copyFolder(ctx context.Context, src *session, t *task) error {
+func (j *job) copyFolder(ctx context.Context, src *session, t *folderTask) error {
 	if err := j.createTarget(ctx, t); err != nil {
 		return wrapInternal(err)
 	}
@@ -57,7 +57,7 @@ func (j *job) copyFolder(ctx context.Context, src *session, t *task) error {
 	if err := j.measureFolder(ctx, src, t, at.NumMessages); err != nil {
 		return err
 	}
-	f := &folderCopy{job: j, src: src, task: t, sourceFolder: j.Source.folderHash(t.name)}
+	f := &folderCopy{job: j, src: src, folderTask: t, sourceFolder: j.Source.folderHash(t.name)}
 	if f.renumbered, err = j.hasOtherValidity(ctx, f.sourceFolder, t.uidValidity, j.Mailbox); err != nil {
 		return internalError{err}
 	}
@@ -73,7 +73,7 @@ func (j *job) copyFolder(ctx context.Context, src *session, t *task) error {
 }
 
 // createTarget creates the local folder.
-func (j *job) createTarget(ctx context.Context, t *task) error {
+func (j *job) createTarget(ctx context.Context, t *folderTask) error {
 	_, err := j.options.Folders.Create(ctx, j.Mailbox, t.target)
 	if err != nil && !fault.Is(err, fault.Conflict) {
 		if fault.Is(err, fault.RateLimited) {
@@ -93,7 +93,7 @@ func (j *job) createTarget(ctx context.Context, t *task) error {
 // measureFolder determines the size of a folder in bytes, if it isn't known yet. Only progress
 // depends on it: if the source can't say, the sum so far is enough. After a temporary error, this
 // holds from the second try on.
-func (j *job) measureFolder(ctx context.Context, src *session, t *task, messages uint32) error {
+func (j *job) measureFolder(ctx context.Context, src *session, t *folderTask, messages uint32) error {
 	if t.bytes >= 0 {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (j *job) measureFolder(ctx context.Context, src *session, t *task, messages
 // folderCopy copies a folder over one connection.
 type folderCopy struct {
 	*job
-	*task
+	*folderTask
 	src          *session
 	sourceFolder int64 // number of the folder in migration_copied
 	// renumbered reports whether messages of this folder were copied under another UIDVALIDITY.
@@ -179,13 +179,13 @@ func (f *folderCopy) handleError(err error, uids []uint32) error {
 	switch {
 	case !isSourceError(err), f.checkingNeighbor:
 	case errors.As(err, &strange):
-		f.suspect(uids, maxUnreadable, "What the source says of it can't be understood.", maxProtocolRetries)
+		f.recordSuspectedFailure(uids, maxUnreadable, "What the source says of it can't be understood.", maxProtocolRetries)
 	case no:
-		f.suspect(uids, maxUnreadable, words, maxRetries)
+		f.recordSuspectedFailure(uids, maxUnreadable, words, maxRetries)
 	case f.currentUID != 0:
 		f.recordFailure([]uint32{f.currentUID}, maxReadFailures, "The connection broke off each time that it was read.")
 	case f.Retries >= stuckRetries && f.skippedInRow < maxSkipped:
-		f.suspect(uids, maxReadFailures, retryReason(err), maxRetries)
+		f.recordSuspectedFailure(uids, maxReadFailures, retryReason(err), maxRetries)
 	}
 	f.currentUID, f.checkingNeighbor = 0, false
 	return err
@@ -198,10 +198,10 @@ func isSourceError(err error) bool {
 	return !errors.As(err, &own) && !errors.As(err, &last) && !errors.Is(err, errLeaseLost) && !errors.Is(err, context.Canceled)
 }
 
-// suspect is recordFailure for errors that may come from the source itself, which must cost no
+// recordSuspectedFailure is recordFailure for errors that may come from the source itself, which must cost no
 // message. It blames a single message only if the source has just given another one. If the folder
 // has no other, all tries but the last count against the source.
-func (f *folderCopy) suspect(uids []uint32, often int, why string, tries int) {
+func (f *folderCopy) recordSuspectedFailure(uids []uint32, often int, why string, tries int) {
 	if len(uids) > 1 || f.neighborReadable || f.noNeighbor && f.Retries >= tries || !f.sourceDoubted {
 		f.recordFailure(uids, often, why)
 	}
@@ -244,7 +244,7 @@ func (f *folderCopy) checkMessage(uid []uint32) error {
 
 // recordFailure notes that one of some messages can't be read: the next window is smaller. It skips
 // a single message that has failed often enough.
-func (t *task) recordFailure(uids []uint32, often int, why string) {
+func (t *folderTask) recordFailure(uids []uint32, often int, why string) {
 	t.narrowed = true
 	if len(uids) > 1 {
 		t.window = len(uids) / 2
@@ -256,7 +256,7 @@ func (t *task) recordFailure(uids []uint32, often int, why string) {
 }
 
 // skip marks a message as unreadable.
-func (t *task) skip(uid uint32, why string) {
+func (t *folderTask) skip(uid uint32, why string) {
 	t.unreadable[uid], t.narrowed = why, true
 	t.skippedInRow++
 }

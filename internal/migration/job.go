@@ -63,8 +63,8 @@ type job struct {
 	preempted atomic.Bool  // the turn is over: the next commit is the last
 
 	mu      sync.Mutex
-	tasks   []*task // folders without a worker
-	lastErr error   // the last error of a connection
+	tasks   []*folderTask // folders without a worker
+	lastErr error         // the last error of a connection
 }
 
 // run works until the migration has finished, must wait, or ctx ends.
@@ -276,7 +276,7 @@ func (j *job) work(ctx context.Context) error {
 }
 
 // nextTask returns a folder to copy; nil if there is none.
-func (j *job) nextTask() *task {
+func (j *job) nextTask() *folderTask {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if len(j.tasks) == 0 {
@@ -288,7 +288,7 @@ func (j *job) nextTask() *task {
 }
 
 // requeue puts a folder back after an error, behind the others: they must get their turn.
-func (j *job) requeue(t *task, err error) {
+func (j *job) requeue(t *folderTask, err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.tasks, j.lastErr = append(j.tasks, t), err

@@ -41,9 +41,9 @@ func (m *Service) rowScanner() func(db.Row) (Migration, error) {
 		var chosen string
 		p := &g.Progress
 		err = r.Scan(&g.ID, &g.Account, &g.Domain, &g.Mailbox, &g.Source.Host, &g.Source.Port, &g.Source.TLS, &g.Source.Username, &g.Source.Insecure, &chosen,
-			&g.State, &g.Error, &lease, db.ScanTime(&g.RetryAt), &g.Retries,
+			&g.State, &g.Error, &lease, db.TimeScanner(&g.RetryAt), &g.Retries,
 			&p.Folders, &p.FoldersDone, &p.Messages, &p.MessagesDone, &p.Copied, &p.Skipped, &p.Failed, &p.Bytes, &p.BytesCopied,
-			db.ScanTime(&runAt), &runMessages, &runBytes, db.ScanTime(&g.CreatedAt), db.ScanTime(&g.StartedAt), db.ScanTime(&g.FinishedAt), db.ScanTime(&g.UpdatedAt))
+			db.TimeScanner(&runAt), &runMessages, &runBytes, db.TimeScanner(&g.CreatedAt), db.TimeScanner(&g.StartedAt), db.TimeScanner(&g.FinishedAt), db.TimeScanner(&g.UpdatedAt))
 		if err != nil {
 			return g, err
 		}
@@ -149,7 +149,7 @@ func (m *Service) Cancel(ctx context.Context, account, id db.ID) (Migration, err
 	return m.Get(ctx, account, id)
 }
 
-// finish ends a migration and records the event in the same commit. It returns errSuperseded if the
+// finish ends a migration and records the event in the same commit. It returns errLeaseLost if the
 // statement changes nothing.
 func (m *Service) finish(ctx context.Context, id db.ID, s db.Statement) (g Migration, err error) {
 	err = m.options.DB.Tx(ctx, func(tx *db.Tx) error {
@@ -164,7 +164,7 @@ func (m *Service) finish(ctx context.Context, id db.ID, s db.Statement) (g Migra
 			m.wake(0)
 		})
 		p := g.Progress
-		return m.options.Events.Record(ctx, tx, event.Input{
+		return m.options.Events.Record(ctx, tx, event.RecordParams{
 			Account: g.Account, Kind: event.MigrationComplete, Domain: g.Domain, Mailbox: g.Mailbox, Status: g.State,
 			Data: CompleteEvent{
 				ID: g.ID, Mailbox: g.Mailbox, Domain: g.Domain, Status: g.State, Folders: p.FoldersDone,

@@ -24,8 +24,8 @@ const (
 	statusBatch = 20
 )
 
-// task is a folder to copy.
-type task struct {
+// folderTask is a folder to copy.
+type folderTask struct {
 	number               int64
 	name, target         string
 	subscribed           bool
@@ -90,7 +90,7 @@ func (j *job) plan(ctx context.Context, src *session) error {
 		return a.name == b.name
 	})
 	c := newFolderMapper(all, spaces, special)
-	var tasks []*task
+	var tasks []*folderTask
 	missing := slices.Clone(j.Source.Folders)
 	for i := range all {
 		l := &all[i]
@@ -100,7 +100,7 @@ func (j *job) plan(ctx context.Context, src *session) error {
 		}
 		levels := strings.Join(c.levels(l), string(folder.Separator))
 		missing = slices.DeleteFunc(missing, func(name string) bool { return name == l.name || name == levels })
-		tasks = append(tasks, &task{number: int64(len(tasks) + 1), name: l.name, target: target, subscribed: l.subscribed, bytes: -1})
+		tasks = append(tasks, &folderTask{number: int64(len(tasks) + 1), name: l.name, target: target, subscribed: l.subscribed, bytes: -1})
 		if twice[l.name] {
 			lost = append(lost, Failure{l.name, 0, "The source lists this name more than once. If these are several folders, only one of them is copied."})
 		}
@@ -117,7 +117,7 @@ func (j *job) plan(ctx context.Context, src *session) error {
 	return j.writePlan(ctx, tasks, lost)
 }
 
-func (j *job) writePlan(ctx context.Context, tasks []*task, lost []Failure) error {
+func (j *job) writePlan(ctx context.Context, tasks []*folderTask, lost []Failure) error {
 	var messages, bytes int64
 	for _, t := range tasks {
 		messages += t.messages
@@ -143,9 +143,9 @@ func (j *job) writePlan(ctx context.Context, tasks []*task, lost []Failure) erro
 	return wrapInternal(err)
 }
 
-func (j *job) readTasks(ctx context.Context) ([]*task, error) {
-	return db.All(ctx, j.options.DB, waitingFoldersQuery.With(j.ID), func(r db.Row) (*task, error) {
-		t := &task{window: maxWindow, failureCount: map[uint32]int{}, unreadable: map[uint32]string{}}
+func (j *job) readTasks(ctx context.Context) ([]*folderTask, error) {
+	return db.All(ctx, j.options.DB, waitingFoldersQuery.With(j.ID), func(r db.Row) (*folderTask, error) {
+		t := &folderTask{window: maxWindow, failureCount: map[uint32]int{}, unreadable: map[uint32]string{}}
 		return t, r.Scan(&t.number, &t.name, &t.target, &t.subscribed, &t.uidValidity, &t.lastUID, &t.messages, &t.bytes)
 	})
 }
@@ -201,7 +201,7 @@ func (s *session) listFolders() (all []listedFolder, spaces namespaces, lost []F
 }
 
 // fetchStatus requests the number of messages in each folder.
-func (s *session) fetchStatus(tasks []*task) error {
+func (s *session) fetchStatus(tasks []*folderTask) error {
 	defer s.conn.endCommand()
 	sizes := s.supports(imap.CapStatusSize)
 	for some := range slices.Chunk(tasks, statusBatch) {

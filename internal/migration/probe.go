@@ -86,14 +86,14 @@ func (m *Service) probe(ctx context.Context, from *Source) ([]SourceFolder, erro
 	sortFolders(all)
 	all = slices.CompactFunc(all, func(a, b listedFolder) bool { return a.name == b.name })
 	c := newFolderMapper(all, spaces, nil)
-	var tasks []*task
+	var tasks []*folderTask
 	var offered []SourceFolder
 	for i := range all {
 		l := &all[i]
 		if len(offered) == MaxSourceFolders || !c.includes(l, []string{l.name}) {
 			continue
 		}
-		tasks = append(tasks, &task{name: l.name, bytes: -1})
+		tasks = append(tasks, &folderTask{name: l.name, bytes: -1})
 		offered = append(offered, SourceFolder{Name: l.name, CopiedByDefault: c.includes(l, nil)})
 	}
 	if err := src.fetchStatus(tasks); err != nil {

@@ -78,7 +78,7 @@ func (m *Service) poll(ctx context.Context) (time.Duration, error) {
 func (m *Service) untilNextPoll(ctx context.Context) time.Duration {
 	now := m.options.Now()
 	var due time.Time
-	if err := m.options.DB.One(ctx, nextDueQuery.With(db.Micros(now)), db.ScanTime(&due)); err != nil {
+	if err := m.options.DB.One(ctx, nextDueQuery.With(db.Micros(now)), db.TimeScanner(&due)); err != nil {
 		return pollInterval
 	}
 	return min(pollInterval, due.Sub(now)+time.Millisecond)
@@ -139,7 +139,7 @@ func (m *Service) takeOver(ctx context.Context) error {
 }
 
 func (m *Service) releaseOrphans(ctx context.Context, leaseID db.ID) error {
-	return lease.Reconcile(ctx, m.options.DB, func(above db.ID) db.Statement {
+	return lease.ReleaseOrphans(ctx, m.options.DB, func(above db.ID) db.Statement {
 		return leasedQuery.With(leaseID, above, lease.BatchRows)
 	}, db.ScanID, func(id db.ID) bool {
 		m.mu.Lock()

@@ -226,7 +226,7 @@ func (s *session) fetchCapabilities() (imap.CapSet, error) {
 // loadCapabilities loads the source's capabilities.
 func (s *session) loadCapabilities() (err error) {
 	s.caps, err = s.fetchCapabilities()
-	s.rev2 = s.conn.stopHiding()
+	s.rev2 = s.conn.stopHidingRev2()
 	s.conn.endCommand()
 	return err
 }

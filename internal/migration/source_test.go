@@ -100,14 +100,14 @@ func FuzzSource(f *testing.F) {
 		}
 		sortFolders(all)
 		chart, taken := newFolderMapper(all, spaces, map[string]string{folder.Sent: "Sent"}), map[string]string{}
-		var tasks []*task
+		var tasks []*folderTask
 		for i := range all {
 			target := chart.target(&all[i])
 			if other, twice := taken[target]; twice && other != all[i].name {
 				t.Fatalf("%q and %q both go to %q", other, all[i].name, target)
 			}
 			taken[target] = all[i].name
-			tasks = append(tasks, &task{name: all[i].name})
+			tasks = append(tasks, &folderTask{name: all[i].name})
 		}
 		if s.fetchStatus(tasks) != nil {
 			return

@@ -184,8 +184,8 @@ func (l *sourceConn) addRange(s uidRange) error {
 	return nil
 }
 
-// stopHiding stops hiding IMAP4rev2, and reports whether the source offers it.
-func (l *sourceConn) stopHiding() bool {
+// stopHidingRev2 stops hiding IMAP4rev2, and reports whether the source offers it.
+func (l *sourceConn) stopHidingRev2() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.hideRev2 = false

@@ -184,7 +184,7 @@ func (b *batch) fetch(ctx context.Context, missing map[uint32]sourceMessage) err
 		case ok:
 			delete(missing, uid)
 			delete(f.failureCount, uid)
-			k.complete(l)
+			k.addMetadata(l)
 			return b.add(ctx, *k)
 		}
 		return nil
@@ -236,8 +236,8 @@ func (f *folderCopy) storeBody(ctx context.Context, text imap.LiteralReader) (k 
 	return k, nil
 }
 
-// complete adds the message's metadata.
-func (k *fetchedMessage) complete(l sourceMessage) {
+// addMetadata adds the message's metadata.
+func (k *fetchedMessage) addMetadata(l sourceMessage) {
 	l.identity = k.identity
 	l.digest = digest(l.identity, &l)
 	k.sourceMessage, k.Date = l, l.date
@@ -298,12 +298,12 @@ func (b *batch) flush(ctx context.Context) error {
 		return nil
 	}
 	if b.targetFull {
-		b.failAll(ctx)
+		b.failFolderFull(ctx)
 		return nil
 	}
 	err := b.commit(ctx, b.fetched)
 	if fault.Is(err, fault.NotFound) { // the local folder was deleted or renamed
-		if err := b.createTarget(ctx, b.task); err != nil {
+		if err := b.createTarget(ctx, b.folderTask); err != nil {
 			return wrapInternal(err)
 		}
 		err = b.commit(ctx, b.fetched)
@@ -320,7 +320,7 @@ func (b *batch) flush(ctx context.Context) error {
 		err := b.commit(ctx, []fetchedMessage{k})
 		if isFolderFull(err) {
 			b.targetFull = true
-			b.failAll(ctx)
+			b.failFolderFull(ctx)
 			break
 		}
 		b.fetched = b.fetched[1:] // a filed message must not be discarded
@@ -346,8 +346,8 @@ func isFolderFull(err error) bool {
 	return errors.As(err, &f) && f.Code == folder.CodeFolderFull
 }
 
-// failAll discards the messages because the folder is full.
-func (b *batch) failAll(ctx context.Context) {
+// failFolderFull discards the messages because the folder is full.
+func (b *batch) failFolderFull(ctx context.Context) {
 	for i := range b.fetched {
 		b.fetched[i].Blob.Discard(ctx)
 		b.failures = append(b.failures, Failure{b.name, b.fetched[i].uid, folderFullReason})
@@ -433,7 +433,7 @@ func (f *folderCopy) finishWindow(ctx context.Context, n counters, last uint32, 
 }
 
 // finishFolder records that a folder is done or has failed.
-func (j *job) finishFolder(ctx context.Context, t *task, state, why string) error {
+func (j *job) finishFolder(ctx context.Context, t *folderTask, state, why string) error {
 	err := j.options.DB.Write(ctx, j.Mailbox, &db.Mutation{
 		Guard: func(q *db.Batch) {
 			q.Queue(countFolderQuery.With(j.ID, j.leaseID, db.Micros(j.options.Now()))).OrFail(errLeaseLost)

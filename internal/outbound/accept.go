@@ -37,8 +37,8 @@ type AcceptedRecipient struct {
 	Reason string // why it is suppressed; "" otherwise
 }
 
-// Result is the outcome of one send in a request with several.
-type Result struct {
+// SendResult is the outcome of one send in a request with several.
+type SendResult struct {
 	AcceptedMessage
 	Err error // why the message was not accepted; only set with SendOptions.Partial
 }
@@ -54,17 +54,17 @@ type SendOptions struct {
 	// Guard, if set, receives the results before the commit. It returns a function that queues the
 	// statements which decide whether the commit may happen. It is called even if no message is
 	// accepted.
-	Guard func(results []Result) (func(b *db.Batch), error)
+	Guard func(results []SendResult) (func(b *db.Batch), error)
 }
 
 // Send accepts messages from the API: all in one commit or, unless SendOptions.Partial is set,
 // none. It returns after the commit. Invalid sends are a fault.Invalid that names every invalid
 // field. The error is fault.Denied if the account may not send as from_email, and fault.RateLimited
 // above a sending limit. In these cases nothing is stored.
-func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []SendRequest, opt SendOptions) (_ []Result, err error) {
+func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []SendRequest, opt SendOptions) (_ []SendResult, err error) {
 	defer o.Accepting.Begin(o.Now)()
 	now := o.Now().UTC()
-	results := make([]Result, len(sends))
+	results := make([]SendResult, len(sends))
 	mails, err := validateSends(sends, results, opt, now)
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (o *Outbox) Send(ctx context.Context, p account.Principal, sends []SendRequ
 }
 
 // validateSends validates every send. The entry of an invalid send is nil.
-func validateSends(sends []SendRequest, results []Result, opt SendOptions, now time.Time) ([]*validSend, error) {
+func validateSends(sends []SendRequest, results []SendResult, opt SendOptions, now time.Time) ([]*validSend, error) {
 	const enough = 100 // maximum number of faults reported
 	mails := make([]*validSend, len(sends))
 	bad := slices.Clone(opt.RequestFaults)
@@ -140,7 +140,7 @@ func (opt SendOptions) fieldName(i int, name string) string {
 }
 
 // authorizeSenders finds the sending domain of every send and checks that the principal may use it.
-func (o *Outbox) authorizeSenders(ctx context.Context, p account.Principal, mails []*validSend, results []Result, opt SendOptions) ([]*preparedMessage, error) {
+func (o *Outbox) authorizeSenders(ctx context.Context, p account.Principal, mails []*validSend, results []SendResult, opt SendOptions) ([]*preparedMessage, error) {
 	var prepared []*preparedMessage
 	var denied *fault.Error
 	for i, l := range mails {

@@ -71,7 +71,7 @@ func headerAuthors(h message.Header) ([]address.Address, error) {
 		for i, f := range senders {
 			values[i] = f.Value
 		}
-		if sender = message.ReadAuthors(values); sender.Problem != "" || len(sender.List) > 1 {
+		if sender = message.ParseAuthors(values); sender.Problem != "" || len(sender.List) > 1 {
 			return nil, unclearAuthorError("Sender", sender.Problem)
 		}
 		list = append(list, sender.List...)

@@ -84,5 +84,5 @@ func (o *Outbox) PrepareAutoReply(ctx context.Context, a AutoReply) (*PendingMes
 
 // headerAddress converts an envelope address to a header address.
 func headerAddress(name string, a address.Address) message.Address {
-	return message.Address{Name: name, Local: a.LocalText(), Domain: a.Domain}
+	return message.Address{Name: name, Local: a.UnquotedLocal(), Domain: a.Domain}
 }

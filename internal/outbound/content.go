@@ -57,7 +57,7 @@ func isServiceMail(h message.Header) bool {
 }
 
 // OpenParts is like Open, and also returns the index of the message's parts.
-func (o *Messages) OpenParts(ctx context.Context, account, id db.ID) (*message.Index, *blob.Reader, error) {
+func (o *Messages) OpenParts(ctx context.Context, account, id db.ID) (*message.Structure, *blob.Reader, error) {
 	in, err := o.Open(ctx, account, id)
 	if err != nil {
 		return nil, nil, err

@@ -42,7 +42,7 @@ func TestCounted(t *testing.T) {
 					for pass := range 3 {
 						for more := true; more; {
 							var err error
-							if more, err = x.Batch(t.Context(), pass, now.Add(2*time.Hour)); err != nil {
+							if more, err = x.RunBatch(t.Context(), pass, now.Add(2*time.Hour)); err != nil {
 								t.Error(err)
 							}
 						}

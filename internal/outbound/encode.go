@@ -78,9 +78,9 @@ func (o *Messages) sevenBitFunc(r *row, m *queue.OutboundMessage, b *blob.Blob, 
 
 // reencode makes m send the message with its parts re-encoded, and signed in that form. The parts
 // are encoded on each read; the stored message doesn't change.
-func (o *Messages) reencode(ctx context.Context, r *row, m *queue.OutboundMessage, b *blob.Blob, index *message.Index, sign signFunc) (message.EncodeResult, error) {
-	encode := func(w io.Writer, in io.ReaderAt, index *message.Index) (message.EncodeResult, error) {
-		return message.EncodeNested(w, in, index, !r.utf8)
+func (o *Messages) reencode(ctx context.Context, r *row, m *queue.OutboundMessage, b *blob.Blob, index *message.Structure, sign signFunc) (message.EncodeResult, error) {
+	encode := func(w io.Writer, in io.ReaderAt, index *message.Structure) (message.EncodeResult, error) {
+		return message.EncodeSevenBitNested(w, in, index, !r.utf8)
 	}
 	var result message.EncodeResult
 	var size byteCounter
@@ -116,7 +116,7 @@ func (o *Messages) reencode(ctx context.Context, r *row, m *queue.OutboundMessag
 	return result, nil
 }
 
-func indexParts(ctx context.Context, b *blob.Blob) (*message.Index, error) {
+func indexParts(ctx context.Context, b *blob.Blob) (*message.Structure, error) {
 	in, err := b.Open(ctx)
 	if err != nil {
 		return nil, err

@@ -34,8 +34,8 @@ type ForwardRequest struct {
 	DSNOptions      DSNOptions
 }
 
-// limitSubject returns the consumer whose limits a forwarded message counts against.
-func (f *ForwardRequest) limitSubject(r *row) quota.Consumer {
+// consumer returns the consumer whose limits a forwarded message counts against.
+func (f *ForwardRequest) consumer(r *row) quota.Consumer {
 	switch {
 	case f.RoleMail:
 		return quota.RoleMailConsumer(f.Account)
@@ -109,5 +109,5 @@ func (o *Outbox) PrepareForward(ctx context.Context, f ForwardRequest) (*Pending
 		})
 	}
 	r.setReference()
-	return o.newPending(ctx, pc, f.limitSubject(r), nil)
+	return o.newPending(ctx, pc, f.consumer(r), nil)
 }

@@ -26,15 +26,15 @@ func (s charges) refundOnError(err error) {
 	}
 }
 
-// LimitSubject returns the consumer whose limits an API key's use counts against.
-func LimitSubject(p account.Principal) quota.Consumer {
+// KeyConsumer returns the consumer whose limits an API key's use counts against.
+func KeyConsumer(p account.Principal) quota.Consumer {
 	return quota.Consumer{Account: p.Account, Key: p.Key, KeyRates: quota.Rates(p.Limits)}
 }
 
 // chargeLimits reserves the messages in the limits: all together or, with SendOptions.Partial, each
 // by itself. It returns the messages within the limits. If none is left because of rate limits, it
 // returns that error for all, so that the client can repeat the request later.
-func (o *Outbox) chargeLimits(ctx context.Context, p account.Principal, prepared []*preparedMessage, results []Result, opt SendOptions) ([]*preparedMessage, charges, error) {
+func (o *Outbox) chargeLimits(ctx context.Context, p account.Principal, prepared []*preparedMessage, results []SendResult, opt SendOptions) ([]*preparedMessage, charges, error) {
 	if len(prepared) == 0 {
 		return prepared, nil, nil
 	}
@@ -43,14 +43,14 @@ func (o *Outbox) chargeLimits(ctx context.Context, p account.Principal, prepared
 		for _, pc := range prepared {
 			recipients += len(pc.send.recipients)
 		}
-		s, err := o.Limits.Reserve(ctx, LimitSubject(p), len(prepared), recipients)
+		s, err := o.Limits.Reserve(ctx, KeyConsumer(p), len(prepared), recipients)
 		return prepared, charges{s}, err
 	}
 	var taken charges
 	var accepted []*preparedMessage
 	var limited error
 	for _, pc := range prepared {
-		s, err := o.Limits.Reserve(ctx, LimitSubject(p), 1, len(pc.send.recipients))
+		s, err := o.Limits.Reserve(ctx, KeyConsumer(p), 1, len(pc.send.recipients))
 		switch {
 		case err == nil:
 			taken = append(taken, s)

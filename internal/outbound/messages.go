@@ -79,7 +79,7 @@ func (r *row) insertStatement() db.Statement {
 func scanMessage(r db.Row) (*row, error) {
 	m := &row{}
 	return m, r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnPathHost, &m.from, &m.subject, &m.messageID,
-		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, db.ScanTime(&m.expires), db.ScanTime(&m.created), &m.ret, &m.envid,
+		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, db.TimeScanner(&m.expires), db.TimeScanner(&m.created), &m.ret, &m.envid,
 		&m.template, &m.templateVersion, &m.requireTLS, &m.forwarder, &m.private)
 }
 

@@ -125,7 +125,7 @@ func BenchmarkPrune(b *testing.B) {
 			for pass := range 3 {
 				for more := true; more; {
 					var err error
-					if more, err = s.Outbox.Index.Batch(b.Context(), pass, time.Now()); err != nil {
+					if more, err = s.Outbox.Index.RunBatch(b.Context(), pass, time.Now()); err != nil {
 						b.Fatal(err)
 					}
 				}

@@ -182,7 +182,7 @@ func (g *garden) index(pass int, last db.ID, later time.Duration) {
 		if upTo >= last {
 			return
 		}
-		if _, err := g.s.Outbox.Index.Batch(g.t.Context(), pass, time.Now().Add(later)); err != nil {
+		if _, err := g.s.Outbox.Index.RunBatch(g.t.Context(), pass, time.Now().Add(later)); err != nil {
 			g.t.Fatal(err)
 		}
 	}

@@ -87,14 +87,14 @@ func (l *validSend) readStandardHeader(lower, value string) (known bool, why str
 		return true, extra("Feedback-ID", feedbackIDPattern.MatchString(value), "Feedback-ID has four parts of letters, digits, dots, hyphens and underscores with colons between, each of at most 40.")
 	case "in-reply-to":
 		id := strings.TrimSpace(value)
-		if !message.IsCitable(id) || l.draft.InReplyTo != "" && l.draft.InReplyTo != id {
+		if !message.IsUsableMessageID(id) || l.draft.InReplyTo != "" && l.draft.InReplyTo != id {
 			return true, "In-Reply-To is one Message-ID in angle brackets, the same as in_reply_to if that is given too."
 		}
 		l.draft.InReplyTo = id
 		return true, ""
 	case "references":
 		ids := strings.Fields(value)
-		if len(ids) == 0 || len(ids) > maxReferences || slices.ContainsFunc(ids, func(id string) bool { return !message.IsCitable(id) }) {
+		if len(ids) == 0 || len(ids) > maxReferences || slices.ContainsFunc(ids, func(id string) bool { return !message.IsUsableMessageID(id) }) {
 			return true, fmt.Sprintf("References are 1 to %d Message-IDs in angle brackets, with spaces between.", maxReferences)
 		}
 		l.references = ids

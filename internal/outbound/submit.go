@@ -112,7 +112,7 @@ func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, b
 	}
 	pc := &preparedMessage{row: r, sendAt: w.sendAt, recipients: queueRecipients(to)}
 	_, pc.offersUnsubscribe = header.First("List-Unsubscribe")
-	if err := o.checkInCommit(pc); err != nil {
+	if err := o.checkSuppressionsInCommit(pc); err != nil {
 		return 0, err
 	}
 	if w.sendAt.After(now) {
@@ -159,7 +159,7 @@ func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, b
 }
 
 // spool stores the message unchanged except for its line ends.
-func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *message.Index, message.Header, error) {
+func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *message.Structure, message.Header, error) {
 	w := o.Blobs.Create(ctx)
 	defer w.Abort()
 	var scan message.Scanner
@@ -185,7 +185,7 @@ func (o *Outbox) spool(ctx context.Context, body io.Reader) (*blob.Blob, *messag
 
 // normalize writes the message as it will be sent: 7-bit, with a normalized header. If it is sent
 // later, its Date is that time.
-func (o *Outbox) normalize(ctx context.Context, r *row, raw *blob.Blob, index *message.Index, s Submission, later time.Time) (*blob.Blob, error) {
+func (o *Outbox) normalize(ctx context.Context, r *row, raw *blob.Blob, index *message.Structure, s Submission, later time.Time) (*blob.Blob, error) {
 	in, encoded, err := encodedReader(ctx, raw, index, message.EncodeSevenBit)
 	if err != nil {
 		return nil, err
@@ -244,12 +244,12 @@ type bufferedReadCloser struct {
 }
 
 // encodeFunc writes a message with its parts re-encoded.
-type encodeFunc func(io.Writer, io.ReaderAt, *message.Index) (message.EncodeResult, error)
+type encodeFunc func(io.Writer, io.ReaderAt, *message.Structure) (message.EncodeResult, error)
 
 // encodedReader returns a reader of the message as encode writes it. Once it was read to its end,
 // encoded returns the result. A small message is encoded immediately; a large one while it is read,
 // so that it need not fit in memory.
-func encodedReader(ctx context.Context, raw *blob.Blob, index *message.Index, encode encodeFunc) (in bufferedReadCloser, encoded func() message.EncodeResult, err error) {
+func encodedReader(ctx context.Context, raw *blob.Blob, index *message.Structure, encode encodeFunc) (in bufferedReadCloser, encoded func() message.EncodeResult, err error) {
 	source, err := raw.Open(ctx)
 	if err != nil {
 		return in, nil, err

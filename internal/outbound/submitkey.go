@@ -32,7 +32,7 @@ func (o *Outbox) SubmitByKey(ctx context.Context, p account.Principal, s Submiss
 	if err := o.CheckKeySender(ctx, p, s.From); err != nil {
 		return 0, err
 	}
-	return o.submit(ctx, LimitSubject(p), s, body, func(r *row, h message.Header) ([]recipient, error) {
+	return o.submit(ctx, KeyConsumer(p), s, body, func(r *row, h message.Header) ([]recipient, error) {
 		from, sender, err := o.authorizeKeyAuthor(ctx, p, h)
 		if err != nil {
 			return nil, err

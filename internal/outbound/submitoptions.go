@@ -131,7 +131,7 @@ func (w *submitOptions) readField(name, value string, now time.Time) (why string
 func (o *Outbox) joinThread(ctx context.Context, r *row, name string, h message.Header) (err error) {
 	answers := thread.RepliedIDs(h)
 	if name == "" {
-		r.thread, err = o.Threads.Find(ctx, r.account, r.onlyDomain, answers)
+		r.thread, err = o.Threads.FindOrStart(ctx, r.account, r.onlyDomain, answers)
 		return err
 	}
 	r.thread = name

@@ -50,7 +50,7 @@ func (o *Outbox) renderTemplate(ctx context.Context, account db.ID, w *submitOpt
 
 // applyTemplate replaces subject and text of a submitted message by a rendered template; other
 // fields and attachments stay. The caller discards the returned blob.
-func (o *Outbox) applyTemplate(ctx context.Context, used *template.RenderResult, raw *blob.Blob, index *message.Index, h message.Header) (*blob.Blob, *message.Index, error) {
+func (o *Outbox) applyTemplate(ctx context.Context, used *template.RenderResult, raw *blob.Blob, index *message.Structure, h message.Header) (*blob.Blob, *message.Structure, error) {
 	source, err := raw.Open(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -77,7 +77,7 @@ func (o *Outbox) applyTemplate(ctx context.Context, used *template.RenderResult,
 }
 
 // readAttachments returns the attachments of a message.
-func readAttachments(source io.ReaderAt, index *message.Index) (list []message.Attachment) {
+func readAttachments(source io.ReaderAt, index *message.Structure) (list []message.Attachment) {
 	for _, i := range index.ContentParts().Attachments {
 		p := &index.Parts[i]
 		typ, subtype := p.MediaType()
@@ -90,7 +90,7 @@ func readAttachments(source io.ReaderAt, index *message.Index) (list []message.A
 		if charset := p.Param("charset"); isHeaderName(charset) {
 			a.ContentType += "; charset=" + charset
 		}
-		if message.IsCitable("<" + strings.Trim(p.ID, "<>") + ">") {
+		if message.IsUsableMessageID("<" + strings.Trim(p.ID, "<>") + ">") {
 			a.ContentID = p.ID
 		}
 		list = append(list, a)

@@ -69,11 +69,11 @@ func TestPruneKeepsThreads(t *testing.T) {
 		p := demo(t, s)
 		first := send(t, s, "ann@example.org")
 		makePast(t, s, first)
-		found, err := s.Threads.Find(t.Context(), p.Account, 0, []string{"<nobody@x>", first.MessageID})
+		found, err := s.Threads.FindOrStart(t.Context(), p.Account, 0, []string{"<nobody@x>", first.MessageID})
 		if err != nil || found != first.ThreadID {
 			t.Errorf("found %q, %v", found, err)
 		}
-		if other, err := s.Threads.Find(t.Context(), p.Account+1, 0, []string{first.MessageID}); err != nil || other == first.ThreadID {
+		if other, err := s.Threads.FindOrStart(t.Context(), p.Account+1, 0, []string{first.MessageID}); err != nil || other == first.ThreadID {
 			t.Errorf("a stranger found %q, %v", other, err)
 		}
 		chain, err := s.Outbox.Chain(t.Context(), p.Account, 0, first.ThreadID, 1<<62)
@@ -86,7 +86,7 @@ func TestPruneKeepsThreads(t *testing.T) {
 		if n, err := s.Outbox.PruneTraces(t.Context(), time.Now().Add(time.Hour), 10); n != 1 || err != nil {
 			t.Errorf("pruned %d, %v", n, err)
 		}
-		if found, err := s.Threads.Find(t.Context(), p.Account, 0, []string{first.MessageID}); err != nil || found == first.ThreadID {
+		if found, err := s.Threads.FindOrStart(t.Context(), p.Account, 0, []string{first.MessageID}); err != nil || found == first.ThreadID {
 			t.Errorf("found %q, %v", found, err)
 		}
 	})
@@ -147,10 +147,10 @@ func TestReportAfterPrune(t *testing.T) {
 		report := func(n int, about string) {
 			t.Helper()
 			l := s.Inbound.Begin(nil, 0)
-			if err := l.Recipient(t.Context(), address.Address{Local: s.Inbound.Key.ReturnPath(int64(m.ID), n), Domain: "demo.test"}); err != nil {
+			if err := l.AddRecipient(t.Context(), address.Address{Local: s.Inbound.Key.ReturnPath(int64(m.ID), n), Domain: "demo.test"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.Message(t.Context(), message.Received{}, strings.NewReader(fmt.Sprintf(lateReport, about))); err != nil {
+			if _, err := l.ReceiveMessage(t.Context(), message.Received{}, strings.NewReader(fmt.Sprintf(lateReport, about))); err != nil {
 				t.Errorf("%d %s: %v", n, about, err)
 			}
 		}

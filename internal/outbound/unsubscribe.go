@@ -40,7 +40,7 @@ func (l *validSend) readUnsubscribe(s *SendRequest, bad *fault.FieldErrors) {
 			bad.Add("unsubscribe", "one_recipient_required",
 				"A link that the service hosts is for one recipient: send to each on its own, or give a url of yours.")
 		}
-	} else if !oneClickURL(s.Unsubscribe.URL) {
+	} else if !isOneClickURL(s.Unsubscribe.URL) {
 		bad.Add("unsubscribe.url", "invalid_url", "This must be an https URL (RFC 8058, section 3.1), percent-encoded, of at most 900 characters.")
 	} else {
 		l.draft.Unsubscribe.URL = s.Unsubscribe.URL
@@ -55,8 +55,8 @@ func (l *validSend) readUnsubscribe(s *SendRequest, bad *fault.FieldErrors) {
 	l.draft.Unsubscribe.Mailto = mailto
 }
 
-// oneClickURL reports whether a URL can be used in List-Unsubscribe and receive a POST.
-func oneClickURL(text string) bool {
+// isOneClickURL reports whether a URL can be used in List-Unsubscribe and receive a POST.
+func isOneClickURL(text string) bool {
 	u, err := url.Parse(text)
 	if err != nil || !strings.EqualFold(u.Scheme, "https") || u.User != nil || u.Opaque != "" || u.Fragment != "" {
 		return false
@@ -110,7 +110,7 @@ func (o *Outbox) addUnsubscribe(pc *preparedMessage) {
 		if mailto == "" {
 			mailto = "mailto:" + o.Key.UnsubscribePath(int64(pc.row.id), 0) + "@" + pc.row.returnPathHost + "?subject=unsubscribe"
 		}
-		pc.send.draft.Unsubscribe = message.Unsubscribe{
+		pc.send.draft.Unsubscribe = message.ListUnsubscribe{
 			URL: o.Suppressions.UnsubscribeURL(suppression.UnsubscribeLink{
 				Account: pc.row.account, Message: pc.row.id, Address: pc.send.recipients[0].String(),
 			}),
@@ -152,8 +152,8 @@ func (o *Outbox) applySuppressions(ctx context.Context, account db.ID, prepared 
 	return nil
 }
 
-// checkInCommit makes the message's commit look up the suppressed recipients.
-func (o *Outbox) checkInCommit(pc *preparedMessage) error {
+// checkSuppressionsInCommit makes the message's commit look up the suppressed recipients.
+func (o *Outbox) checkSuppressionsInCommit(pc *preparedMessage) error {
 	if pc.row.mailbox != 0 {
 		return nil
 	}

@@ -46,7 +46,7 @@ func FuzzUnsubscribe(f *testing.F) {
 				t.Errorf("%q can't stand in a header", uri)
 			}
 		}
-		if oneClickURL(link) {
+		if isOneClickURL(link) {
 			bare(link)
 			if u, err := url.Parse(link); err != nil || u.Scheme != "https" || u.Host == "" {
 				t.Errorf("%q was taken", link)

@@ -38,7 +38,7 @@ func changeState(ctx context.Context, tx *db.Tx, events *event.Log, about Messag
 	return c, recordEvents(ctx, tx, events, c.Events(nil))
 }
 
-func recordEvents(ctx context.Context, tx *db.Tx, log *event.Log, events []event.Input) error {
+func recordEvents(ctx context.Context, tx *db.Tx, log *event.Log, events []event.RecordParams) error {
 	for _, e := range events {
 		if err := log.Record(ctx, tx, e); err != nil {
 			return err

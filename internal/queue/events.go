@@ -84,21 +84,21 @@ func (s *StatusChange) fields(sequence int) EventFields {
 		Recipient: s.Recipient, Sequence: sequence}
 }
 
-func (s *StatusChange) newEvent(kind string, data any) event.Input {
-	return event.Input{
+func (s *StatusChange) newEvent(kind string, data any) event.RecordParams {
+	return event.RecordParams{
 		Account: s.Account, Kind: kind, Message: s.ID, Data: data,
 		Domain: s.Domain, Recipient: address.KeyOf(s.Recipient), Status: string(s.Status),
 	}
 }
 
 // Events returns the events of a state change: delivery_status, and a bounce if b is not nil.
-func (s *StatusChange) Events(b *BounceKind) []event.Input {
+func (s *StatusChange) Events(b *BounceKind) []event.RecordParams {
 	var next *time.Time
 	if s.NextAttempt != nil {
 		utc := s.NextAttempt.UTC()
 		next = &utc
 	}
-	all := []event.Input{s.newEvent(event.DeliveryStatus, StatusEvent{
+	all := []event.RecordParams{s.newEvent(event.DeliveryStatus, StatusEvent{
 		EventFields: s.fields(s.Sequence + 1), Status: s.Status, Attempts: s.Attempts,
 		Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote, Via: s.Via, Reason: s.Reason, NextAttempt: next,
 	})}
@@ -112,14 +112,14 @@ func (s *StatusChange) Events(b *BounceKind) []event.Input {
 }
 
 // complaintEvents returns the events of a complaint.
-func (s *StatusChange) complaintEvents(feedback, reporter string) []event.Input {
+func (s *StatusChange) complaintEvents(feedback, reporter string) []event.RecordParams {
 	return append(s.Events(nil), s.newEvent(event.Complaint, ComplaintEvent{
 		EventFields: s.fields(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
 	}))
 }
 
 // eventStatements returns the statements that record events.
-func (q *Queue) eventStatements(events []event.Input) ([]db.Statement, error) {
+func (q *Queue) eventStatements(events []event.RecordParams) ([]db.Statement, error) {
 	all := make([]db.Statement, 0, len(events)+1)
 	for _, e := range events {
 		s, err := q.o.Events.RecordStatement(e)

@@ -40,7 +40,7 @@ func (q *Queue) Dispatched() dispatch.Stats {
 func (q *Queue) Overruling() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return q.dispatch.Blocked()
+	return q.dispatch.BlockedCount()
 }
 
 // Begin starts the queue as Run does; Look polls once.

@@ -47,8 +47,8 @@ func (m *messageCache) retain(id db.ID) {
 	e.refs++
 }
 
-// forget reverses retain. The last call removes the message from the cache.
-func (m *messageCache) forget(id db.ID) {
+// unretain reverses retain. The last call removes the message from the cache.
+func (m *messageCache) unretain(id db.ID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.byID[id]

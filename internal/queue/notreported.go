@@ -42,7 +42,7 @@ func (q *Queue) FailNotices(ctx context.Context, message db.ID, list []Notice) e
 		return nil
 	})
 	if err == nil {
-		q.o.Events.Wake()
+		q.o.Events.WakeSequencer()
 	}
 	return err
 }

@@ -100,7 +100,7 @@ func (q *Queue) recheckDeliveries(message db.ID, all []int) {
 // overriddenSince reports whether an override ended since there were so many, or is running. A claim
 // that ran meanwhile may have leased rows before the override changed them. q.mu is held.
 func (q *Queue) overriddenSince(overrides int) bool {
-	return q.overrides != overrides || q.dispatch.Blocked() > 0
+	return q.overrides != overrides || q.dispatch.BlockedCount() > 0
 }
 
 // checkDelivery reports whether a delivery may still be attempted. Otherwise it settles, releases
@@ -126,7 +126,7 @@ func (q *Queue) checkDelivery(ctx context.Context, d *Delivery, now time.Time) b
 		d.checkedAt = now
 	}
 	if !now.Before(d.ExpiresAt) {
-		q.settle(d, outcomeRecord{Outcome: d.expiredOutcome(), expired: true})
+		q.recordOutcome(d, outcomeRecord{Outcome: d.expiredOutcome(), expired: true})
 		return false
 	}
 	return true

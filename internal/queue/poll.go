@@ -100,7 +100,7 @@ func (q *Queue) findDue(ctx context.Context, now time.Time) error {
 // begins; "" after the last.
 func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Time) (found []string, next string, err error) {
 	for range maxDestinationScan {
-		name, due, err := NextWaiting(ctx, q.o.DB, cursor)
+		name, due, err := NextWaitingDestination(ctx, q.o.DB, cursor)
 		if name == "" || err != nil {
 			return found, "", err
 		}
@@ -112,9 +112,9 @@ func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Ti
 	return found, cursor, nil
 }
 
-// NextWaiting returns the first destination after one that has waiting deliveries, and when the
+// NextWaitingDestination returns the first destination after one that has waiting deliveries, and when the
 // first of them is due; "" for none.
-func NextWaiting(ctx context.Context, r db.Reader, after string) (name string, due time.Time, err error) {
-	err = r.One(ctx, nextDestinationQuery.With(after), &name, db.ScanTime(&due))
+func NextWaitingDestination(ctx context.Context, r db.Reader, after string) (name string, due time.Time, err error) {
+	err = r.One(ctx, nextDestinationQuery.With(after), &name, db.TimeScanner(&due))
 	return name, due, db.IfNoRow(err, nil)
 }

@@ -45,7 +45,7 @@ func (q *Queue) failUnprepared(ds []*Delivery, err error) {
 			q.o.Log.Error("a message can't be sent any more", "message", ds[0].Message, "error", err)
 		}
 		for _, d := range ds {
-			q.settle(d, outcomeRecord{Outcome: Outcome{State: Failed, Enhanced: "5.3.0", Stage: "local", Reply: f.Message}})
+			q.recordOutcome(d, outcomeRecord{Outcome: Outcome{State: Failed, Enhanced: "5.3.0", Stage: "local", Reply: f.Message}})
 		}
 		return
 	}

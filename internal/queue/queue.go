@@ -141,7 +141,7 @@ func New(o Options) *Queue {
 		StartSession: q.startSession,
 		StartClaim:   q.startClaim,
 		WakeAt:       q.wakeAt,
-		Forgotten:    q.forgotten,
+		Forgotten:    q.afterForget,
 	})
 	q.attemptCtx, q.cancelAttempts = context.WithCancel(context.Background())
 	q.writeCtx, q.cancelWrites = context.WithCancel(context.Background())
@@ -244,9 +244,9 @@ func (q *Queue) usableLease() (db.ID, bool) {
 	return lease, ok && !q.draining && q.unwritten == 0
 }
 
-// forgotten is called with each delivery that leaves the memory. q.mu is held.
-func (q *Queue) forgotten(d *Delivery) {
-	q.messages.forget(d.Message)
+// afterForget is called with each delivery that leaves the memory. q.mu is held.
+func (q *Queue) afterForget(d *Delivery) {
+	q.messages.unretain(d.Message)
 	if q.onForget != nil {
 		q.onForget(d)
 	}

@@ -57,7 +57,7 @@ var (
 func (q *Queue) RecordBounce(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
 	update := bounceQuery.With(message, n, r.Code, db.CleanText(r.Enhanced, 16), r.diagnostic(), db.CleanText(r.Remote, 255),
 		db.Micros(q.o.Now()))
-	return q.applyReport(ctx, message, n, update, func(c *updatedDelivery) ([]event.Input, []db.Statement) {
+	return q.applyReport(ctx, message, n, update, func(c *updatedDelivery) ([]event.RecordParams, []db.Statement) {
 		c.Status = Bounced
 		b := classifyReport(&c.StatusChange, r.Bounce)
 		also := []db.Statement{q.transitionStatement(message, n, StageReport, c.Status, r)}
@@ -75,7 +75,7 @@ func (q *Queue) RecordBounce(ctx context.Context, message db.ID, n int, r Report
 // only link by which a user can sign in again.
 func (q *Queue) RecordComplaint(ctx context.Context, message db.ID, n int, r Report) (bool, error) {
 	update := complaintQuery.With(message, n, db.Micros(q.o.Now()))
-	return q.applyReport(ctx, message, n, update, func(c *updatedDelivery) ([]event.Input, []db.Statement) {
+	return q.applyReport(ctx, message, n, update, func(c *updatedDelivery) ([]event.RecordParams, []db.Statement) {
 		c.Status = Complained
 		also := []db.Statement{q.transitionStatement(message, n, StageComplaint, c.Status, r)}
 		if s, ok := q.suppressStatement(&c.StatusChange, n, suppression.ReasonComplaint, r.Text); ok {
@@ -92,7 +92,7 @@ func (q *Queue) transitionStatement(message db.ID, n int, stage string, to State
 
 // applyReport runs a conditional update with its two events and further statements.
 func (q *Queue) applyReport(ctx context.Context, message db.ID, n int, update db.Statement,
-	follow func(*updatedDelivery) ([]event.Input, []db.Statement)) (bool, error) {
+	follow func(*updatedDelivery) ([]event.RecordParams, []db.Statement)) (bool, error) {
 	about, err := q.o.Describe(ctx, message)
 	if err != nil {
 		return false, err

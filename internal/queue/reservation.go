@@ -181,7 +181,7 @@ func (p *Reservation) Dispatch() {
 	}
 	q.mu.Unlock()
 	if tell {
-		q.o.Events.Wake()
+		q.o.Events.WakeSequencer()
 	}
 }
 

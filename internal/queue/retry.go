@@ -64,7 +64,7 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, name := range to {
-		if !q.dispatch.Retry(name) {
+		if !q.dispatch.RetryDestination(name) {
 			q.o.Hub.Wake(notify.Key{Kind: notify.Queue})
 		}
 	}
@@ -74,7 +74,7 @@ func (q *Queue) Retry(ctx context.Context, message db.ID) (int, error) {
 // retryError returns the reason why no delivery of a message was retried.
 func (q *Queue) retryError(ctx context.Context, message db.ID, now time.Time) error {
 	var last time.Time
-	if err := q.o.DB.One(ctx, retryableQuery.With(message), db.ScanTime(&last)); err != nil {
+	if err := q.o.DB.One(ctx, retryableQuery.With(message), db.TimeScanner(&last)); err != nil {
 		return db.IfNoRow(err, fault.New(fault.Conflict, "not_retryable", "Nothing of this message has failed or is deferred."))
 	}
 	f := fault.New(fault.RateLimited, "retried_just_now", "Delivery was tried just now, and %d times or more in all. Retry it %d minutes after the last attempt.", freeRetries, retryCooldown/time.Minute)

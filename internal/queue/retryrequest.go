@@ -28,9 +28,9 @@ var (
 	pruneRetryRequestsQuery = db.SQL(`DELETE FROM retry_request WHERE at < $1`)
 )
 
-// RequestRetry makes all nodes try destinations now, even those in backoff. The nodes learn of it
+// RequestDestinationRetry makes all nodes try destinations now, even those in backoff. The nodes learn of it
 // when they poll, or are woken by notify.Hold.
-func RequestRetry(ctx context.Context, d *db.DB, destinations []string, now time.Time) error {
+func RequestDestinationRetry(ctx context.Context, d *db.DB, destinations []string, now time.Time) error {
 	if slices.Sort(destinations); len(destinations) > maxRetryRequests {
 		destinations = []string{allDestinations}
 	}
@@ -72,9 +72,9 @@ func (q *Queue) applyRetryRequests(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if name == allDestinations {
-			q.dispatch.RetryAll()
+			q.dispatch.RetryAllDestinations()
 		} else {
-			q.dispatch.Retry(name)
+			q.dispatch.RetryDestination(name)
 		}
 	}
 	q.retryRequests = heard

@@ -153,7 +153,7 @@ func (r *Session) PauseDestination(until time.Time, why Outcome) {
 	}
 	r.pauseReason = &why
 	q.mu.Lock()
-	until = q.dispatch.Pause(r.dispatched, until)
+	until = q.dispatch.PauseDestination(r.dispatched, until)
 	q.mu.Unlock()
 	q.release(back, until, &why)
 }

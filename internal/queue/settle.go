@@ -69,7 +69,7 @@ func (q *Queue) handleOutcome(c *Transaction, d *Delivery, o Outcome) {
 		v.expired = true
 		v.State, v.Enhanced, v.Reply = Bounced, d.expiredOutcome().Enhanced, d.expiredOutcome().Reply
 	}
-	q.settle(d, v)
+	q.recordOutcome(d, v)
 }
 
 // requeue puts a delivery at the head of the ready list.
@@ -79,8 +79,8 @@ func (q *Queue) requeue(d *Delivery) {
 	q.dispatch.Requeue(d)
 }
 
-// settle starts writing an outcome, without waiting for its commit.
-func (q *Queue) settle(d *Delivery, v outcomeRecord) {
+// recordOutcome starts writing an outcome, without waiting for its commit.
+func (q *Queue) recordOutcome(d *Delivery, v outcomeRecord) {
 	if v.State == Deferred {
 		wait := max(retryDelay(d.Attempts+1), v.RetryAfter)
 		v.due = q.o.Now().Add(wait)
@@ -204,7 +204,7 @@ func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo)
 		MessageInfo: about, ID: d.Message, Recipient: d.Recipient, Status: v.State, Sequence: d.sequence,
 		Attempts: attempts, Code: v.Code, Enhanced: v.Enhanced, Reply: v.Reply, Remote: v.Remote, Via: v.Via,
 	}
-	var events []event.Input
+	var events []event.RecordParams
 	var also []db.Statement
 	switch v.State {
 	case Deferred:
@@ -241,7 +241,7 @@ func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo)
 	job := q.conditionalMutation(update, also, len(events) > 0)
 	if notice != nil {
 		job.AfterCommit = func() {
-			q.o.Events.Wake()
+			q.o.Events.WakeSequencer()
 			q.o.Hub.Wake(notify.Key{Kind: notify.SenderNotice})
 		}
 	}
@@ -260,7 +260,7 @@ func (q *Queue) conditionalMutation(update db.Statement, also []db.Statement, ev
 		},
 	}
 	if events {
-		job.AfterCommit = q.o.Events.Wake
+		job.AfterCommit = q.o.Events.WakeSequencer
 	}
 	return job
 }

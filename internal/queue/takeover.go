@@ -76,7 +76,7 @@ func (q *Queue) reconcile(ctx context.Context, now time.Time) error {
 	if !ok {
 		return nil
 	}
-	if err := lease.Reconcile(ctx, q.o.DB, func(above deliveryKey) db.Statement {
+	if err := lease.ReleaseOrphans(ctx, q.o.DB, func(above deliveryKey) db.Statement {
 		return leasedKeysQuery.With(leaseID, above.Message, above.N, lease.BatchRows)
 	}, scanDeliveryKey, q.isLeased, func(p deliveryKey) db.Statement {
 		q.o.Log.Warn("a delivery was leased that this node did not know of", "message", p.Message, "n", p.N)

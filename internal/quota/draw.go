@@ -124,7 +124,7 @@ func (l *Limiter) drawBlocks(ctx context.Context, id db.ID, lacks []*counter, gr
 			for i, c := range lacks {
 				b := granted[i]
 				if b.size > 0 && b.warned == draw {
-					e := event.Input{Account: id, Kind: event.RateLimitWarning, Data: c.warning(b.total - b.size + c.need)}
+					e := event.RecordParams{Account: id, Kind: event.RateLimitWarning, Data: c.warning(b.total - b.size + c.need)}
 					if s, err := l.Events.RecordStatement(e); err == nil { // its data is plain
 						warned = true
 						batch.Queue(s)
@@ -137,7 +137,7 @@ func (l *Limiter) drawBlocks(ctx context.Context, id db.ID, lacks []*counter, gr
 		},
 		AfterCommit: func() {
 			if warned {
-				l.Events.Wake()
+				l.Events.WakeSequencer()
 			}
 		},
 	})

@@ -41,15 +41,15 @@ func (l *Limiter) ReturnIdle(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for id, a := range l.accounts {
-		if now.Sub(a.usedAt) >= forgetAfter && a.isIdle(now) {
+		if now.Sub(a.usedAt) >= forgetAfter && a.dropIdleKeys(now) {
 			delete(l.accounts, id)
 		}
 	}
 	return err
 }
 
-// isIdle removes idle keys, and reports whether the node has no unspent quota of the account.
-func (a *accountState) isIdle(now time.Time) bool {
+// dropIdleKeys removes idle keys, and reports whether the node has no unspent quota of the account.
+func (a *accountState) dropIdleKeys(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for key, m := range a.keys {

@@ -38,8 +38,8 @@ func (r Rates) burst() int64 {
 	return r.RequestsPerSecond
 }
 
-// wait returns how long until a bucket has one more whole token.
-func (b *bucket) wait(r Rates) time.Duration {
+// untilNextToken returns how long until a bucket has one more whole token.
+func (b *bucket) untilNextToken(r Rates) time.Duration {
 	missing := math.Floor(b.tokens) + 1 - b.tokens
 	return time.Duration(math.Ceil(missing / float64(r.RequestsPerSecond) * float64(time.Second)))
 }
@@ -50,7 +50,7 @@ func (b *bucket) status(r Rates, of Consumer) Status {
 		Window: time.Duration(math.Ceil(float64(r.burst())/float64(r.RequestsPerSecond))) * time.Second,
 	}
 	if g.Remaining < g.Limit {
-		g.Reset = b.wait(r)
+		g.Reset = b.untilNextToken(r)
 	}
 	return g
 }
@@ -81,8 +81,8 @@ func (l *Limiter) CountRequest(ctx context.Context, w Consumer) ([]Status, error
 	var wait time.Duration
 	var by one
 	for _, b := range all {
-		if b.refill(b.Rates, now); b.tokens < 1 && b.wait(b.Rates) > wait {
-			wait, by = b.wait(b.Rates), b
+		if b.refill(b.Rates, now); b.tokens < 1 && b.untilNextToken(b.Rates) > wait {
+			wait, by = b.untilNextToken(b.Rates), b
 		}
 	}
 	gauges := make([]Status, 0, 2)

@@ -62,13 +62,13 @@ type LoginLimiter struct {
 // known networks.
 type Credential string
 
-// AppPasswords is the kind, before the colon or space, of credentials that nobody can guess. They
+// AppPasswordKind is the kind, before the colon or space, of credentials that nobody can guess. They
 // have no limit over all networks, which could only lock their owners out.
-const AppPasswords = "apps"
+const AppPasswordKind = "apps"
 
 func (c Credential) guessable() bool {
 	kind, _, _ := strings.Cut(strings.ReplaceAll(string(c), " ", ":"), ":")
-	return kind != AppPasswords
+	return kind != AppPasswordKind
 }
 
 // counterKey identifies a counter of failures: for a credential from anywhere, for a network or

@@ -134,7 +134,7 @@ func (l *LoginLimiter) countFailures(ctx context.Context, of []*counterState) (o
 		over = 0
 		for _, g := range of {
 			most := now.Add(time.Duration(maxOvershoot*g.burst) * g.interval)
-			err := tx.One(ctx, countFailureQuery.With(string(g.credential), g.network, db.Micros(now), g.interval.Microseconds(), db.Micros(most)), db.ScanTime(&g.clearAt))
+			err := tx.One(ctx, countFailureQuery.With(string(g.credential), g.network, db.Micros(now), g.interval.Microseconds(), db.Micros(most)), db.TimeScanner(&g.clearAt))
 			if err != nil {
 				return err
 			}

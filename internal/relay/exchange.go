@@ -44,19 +44,19 @@ func (w *target) requiresTLS(r *smtpclient.Result) bool {
 	return w.plaintext && r.Outcomes[0].Stage == smtpclient.StageMail && r.Outcomes[0].Reply.Code == 530
 }
 
-// action is what a session does after an exchange.
-type action int
+// nextAction is what a session does after an exchange.
+type nextAction int
 
 const (
-	tryAgain          action = iota // go on with the same target
-	tryNext                         // go on with the next target
-	destinationFailed               // report that the destination is unreachable
-	stop                            // nothing is left to do
+	tryAgain          nextAction = iota // go on with the same target
+	tryNext                             // go on with the next target
+	destinationFailed                   // report that the destination is unreachable
+	stop                                // nothing is left to do
 )
 
-// next is the result of an exchange.
-type next struct {
-	action  action
+// exchangeResult is the result of an exchange.
+type exchangeResult struct {
+	action  nextAction
 	outcome queue.Outcome   // why the target or the destination failed
 	limit   *rateLimitError // tryNext: the target accepts nothing yet
 	busy    bool            // tryNext: the host refused us while it serves other sessions
@@ -68,12 +68,12 @@ type exchange struct {
 	*deliverySession
 	target *target
 	slot   *hostSlot
-	next   next // set by a result; no further job is sent once its action isn't tryAgain
+	next   exchangeResult // set by a result; no further job is sent once its action isn't tryAgain
 }
 
 // exchange sends the pending mail to one target, unless that failed a moment ago or accepts nothing
 // now.
-func (s *deliverySession) exchange(t *target) next {
+func (s *deliverySession) exchange(t *target) exchangeResult {
 	x := &exchange{deliverySession: s, target: t}
 	busy, err := x.run()
 	var dial *smtpclient.DialError
@@ -81,11 +81,11 @@ func (s *deliverySession) exchange(t *target) next {
 	switch {
 	case s.ctx.Err() != nil:
 		s.deferPartial()
-		return next{action: stop}
+		return exchangeResult{action: stop}
 	case x.next.action == destinationFailed:
 		return x.next
 	case errors.As(err, &limit):
-		return next{action: tryNext, limit: limit}
+		return exchangeResult{action: tryNext, limit: limit}
 	case errors.As(err, &dial):
 		o := dialOutcome(dial, s.via)
 		s.logRelayFailure(dial)
@@ -95,9 +95,9 @@ func (s *deliverySession) exchange(t *target) next {
 			s.agent.hosts.recordTLSFailure(t.key())
 			return x.next
 		}
-		return next{action: tryNext, outcome: o, busy: busy}
+		return exchangeResult{action: tryNext, outcome: o, busy: busy}
 	case err != nil, s.exhausted && len(s.pending) == 0: // an error: the pool is closed, as the service is stopping
-		return next{action: stop}
+		return exchangeResult{action: stop}
 	}
 	return x.next
 }
@@ -159,7 +159,7 @@ func (x *exchange) send() error {
 	o.MaxConns = x.slot.maxConnections()
 	x.choosePlaintext()
 	if x.target.plaintext {
-		o.TLS, o.PlaintextReason = smtpclient.Never, "in clear, as STARTTLS failed with this host a short time ago"
+		o.TLS, o.PlaintextReason = smtpclient.TLSNever, "in clear, as STARTTLS failed with this host a short time ago"
 	}
 	under := make(map[*smtpclient.Message]*job, 2)
 	return x.agent.opts.Pool.SendAll(x.ctx, o, func() *smtpclient.Message {
@@ -238,7 +238,7 @@ func (x *exchange) handleResult(j *job, r *smtpclient.Result) {
 		if x.target.requiresTLS(r) {
 			x.agent.hosts.clearTLSFailure(x.target.key())
 		}
-		x.pending, x.next = append(x.pending, j), next{action: tryNext, outcome: o}
+		x.pending, x.next = append(x.pending, j), exchangeResult{action: tryNext, outcome: o}
 		return
 	}
 	x.slot.recordReplies(r.Outcomes)
@@ -248,7 +248,7 @@ func (x *exchange) handleResult(j *job, r *smtpclient.Result) {
 	case len(j.pendingRcpts) > 0: // the host accepts no more recipients at a time
 		x.pending = append(x.pending, j)
 	case x.brokenCount >= maxBrokenTransactions && x.next.action != destinationFailed && j.isDeferred():
-		x.next = next{action: destinationFailed, outcome: j.outcomes[0], failed: j}
+		x.next = exchangeResult{action: destinationFailed, outcome: j.outcomes[0], failed: j}
 	default:
 		x.queueSession.Finish(j.tx, j.outcomes...)
 	}
@@ -275,7 +275,7 @@ func (x *exchange) retryJob(j *job, r *smtpclient.Result) {
 	x.pending = slices.Insert(x.pending, 0, j)
 	if j.breakCount > 1 || x.agent.opts.Now().Sub(j.startedAt) >= sameHostRetryWindow {
 		j.breakCount = 0
-		x.next = next{action: tryNext, outcome: queueOutcome(r.Outcomes[0], r, x.via)}
+		x.next = exchangeResult{action: tryNext, outcome: queueOutcome(r.Outcomes[0], r, x.via)}
 		x.requirements.recordBreak()
 	}
 }

@@ -113,9 +113,9 @@ func (p *hostLimiter) recordSuccess(now time.Time) {
 	}
 }
 
-// recordComplaint lowers the limits. If all is set, the complaint concerns all mail, and the host
+// recordRateLimitReply lowers the limits. If all is set, the complaint concerns all mail, and the host
 // is paused too.
-func (p *hostLimiter) recordComplaint(now time.Time, all bool, text string) {
+func (p *hostLimiter) recordRateLimitReply(now time.Time, all bool, text string) {
 	p.reason = text
 	if !p.lastComplaint.IsZero() && now.Sub(p.lastComplaint) < complaintWindow && (!all || now.Before(p.pausedUntil)) {
 		return
@@ -205,10 +205,10 @@ func (p *hostLimiter) isLimited(now time.Time) bool {
 	return now.Before(p.pausedUntil) || p.maxConnections() < int(p.maxConns) || p.complaintRate > 0
 }
 
-// classifyComplaint reports whether a reply asks us to slow down, and whether that concerns all
+// classifyRateLimitReply reports whether a reply asks us to slow down, and whether that concerns all
 // mail. 421 ends the session; 4.3.2 and 4.4.5 are about the whole system. 4.7.x is a policy, and
 // greylisting, which uses it for every first attempt, is no complaint.
-func classifyComplaint(r smtpclient.Reply) (yes, all bool) {
+func classifyRateLimitReply(r smtpclient.Reply) (yes, all bool) {
 	if r.Code/100 != 4 {
 		return false, false
 	}

@@ -13,8 +13,8 @@ func TestPaceOfConnections(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	p := newHostLimiter(16, 0)
 	for _, want := range []int{8, 4, 2, 1, 1} {
-		p.recordComplaint(now, false, "slower")
-		p.recordComplaint(now.Add(complaintWindow/2), false, "slower") // the same event
+		p.recordRateLimitReply(now, false, "slower")
+		p.recordRateLimitReply(now.Add(complaintWindow/2), false, "slower") // the same event
 		if p.maxConnections() != want || now.Before(p.pausedUntil) {
 			t.Fatalf("%d connections, want %d; rest until %v", p.maxConnections(), want, p.pausedUntil)
 		}
@@ -49,16 +49,16 @@ func TestPaceRests(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	p := newHostLimiter(10, 0)
 	for i, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
-		p.recordComplaint(now, true, "stop")
+		p.recordRateLimitReply(now, true, "stop")
 		if got := p.pausedUntil.Sub(now); got != want*time.Second || !p.isLimited(now) {
 			t.Fatalf("%d: rest of %v", i, got)
 		}
-		p.recordComplaint(now.Add(time.Millisecond), true, "stop") // another connection's
-		p.recordSuccess(now.Add(time.Millisecond))                 // on a connection that was still open
+		p.recordRateLimitReply(now.Add(time.Millisecond), true, "stop") // another connection's
+		p.recordSuccess(now.Add(time.Millisecond))                      // on a connection that was still open
 		now = p.pausedUntil
 	}
 	p.recordSuccess(now)
-	p.recordComplaint(now.Add(time.Minute), true, "stop")
+	p.recordRateLimitReply(now.Add(time.Minute), true, "stop")
 	if got := p.pausedUntil.Sub(now.Add(time.Minute)); got != minPause {
 		t.Errorf("after a success: rest of %v", got)
 	}
@@ -77,7 +77,7 @@ func TestPaceOfMessages(t *testing.T) {
 		p.recordSuccess(now)
 		now = now.Add(100 * time.Millisecond)
 	}
-	p.recordComplaint(now, false, "too fast")
+	p.recordRateLimitReply(now, false, "too fast")
 	if p.rate != 5 {
 		t.Fatalf("rate %v", p.rate)
 	}
@@ -107,7 +107,7 @@ func TestPaceOfMessages(t *testing.T) {
 	}
 	p.recordSuccess(now)
 	p.recordSuccess(now.Add(10 * time.Second))
-	p.recordComplaint(now.Add(20*time.Second), false, "too fast")
+	p.recordRateLimitReply(now.Add(20*time.Second), false, "too fast")
 	if p.rate != minRate {
 		t.Errorf("rate %v", p.rate)
 	}
@@ -150,7 +150,7 @@ func TestPaceOfTheRecentPast(t *testing.T) {
 			p.recordSuccess(now)
 		}
 		now = now.Add(c.late)
-		p.recordComplaint(now, false, "too fast")
+		p.recordRateLimitReply(now, false, "too fast")
 		if p.rate < c.rate*0.9 || p.rate > c.rate*1.1 {
 			t.Errorf("%s: %v messages a second, not %v", c.name, p.rate, c.rate)
 		}
@@ -181,7 +181,7 @@ func TestComplaints(t *testing.T) {
 		{250, "2.0.0", "ok", false, false},
 		{0, "4.4.2", "connection lost", false, false},
 	} {
-		yes, all := classifyComplaint(smtpclient.Reply{Code: c.code, Enhanced: c.enhanced, Lines: []string{c.text}})
+		yes, all := classifyRateLimitReply(smtpclient.Reply{Code: c.code, Enhanced: c.enhanced, Lines: []string{c.text}})
 		if yes != c.yes || all != c.all {
 			t.Errorf("%+v: %v, %v", c, yes, all)
 		}

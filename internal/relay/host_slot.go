@@ -106,9 +106,9 @@ func (v *hostSlot) recordReplies(outcomes []smtpclient.Outcome) {
 	defer h.mu.Unlock()
 	p, now := h.limiter(v.key.addr), h.now()
 	for _, o := range outcomes {
-		switch yes, all := classifyComplaint(o.Reply); {
+		switch yes, all := classifyRateLimitReply(o.Reply); {
 		case yes:
-			p.recordComplaint(now, all, smtpclient.RedactAddresses(o.Stage, o.Reply.String()))
+			p.recordRateLimitReply(now, all, smtpclient.RedactAddresses(o.Stage, o.Reply.String()))
 			h.admitWaiters(v.key.addr, h.active[v.key.addr])
 			return
 		case o.Class == smtpclient.Delivered:

@@ -303,7 +303,7 @@ func (h *hostTable) recordFailure(t hostKey, err *smtpclient.DialError) {
 	now := h.now()
 	if isHostFailure(err) {
 		t.policy = ""
-		h.limiter(t.addr).recordComplaint(now, false, err.Reply.String())
+		h.limiter(t.addr).recordRateLimitReply(now, false, err.Reply.String())
 	}
 	if len(h.failures) >= maxRememberedHosts && now.Sub(h.failuresPrunedAt) >= complaintWindow { // not for every failure
 		h.failuresPrunedAt = now

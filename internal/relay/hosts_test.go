@@ -269,7 +269,7 @@ func TestPacesThatRest(t *testing.T) {
 	}
 	for i := range 2 * maxRememberedHosts {
 		p := newHostLimiter(h.maxConns, h.maxRate)
-		p.recordComplaint(now, true, "slow down")
+		p.recordRateLimitReply(now, true, "slow down")
 		h.limiters[at(i)] = p
 	}
 	h.limiter(at(2 * maxRememberedHosts))

@@ -45,7 +45,7 @@ func (h *hostTable) clearTLSFailure(t hostKey) {
 // choosePlaintext decides whether the next connection is in clear. It never is where TLS is
 // required.
 func (x *exchange) choosePlaintext() {
-	if t := x.target; t.host.TLS == smtpclient.Opportunistic && !t.plaintext {
+	if t := x.target; t.host.TLS == smtpclient.TLSOpportunistic && !t.plaintext {
 		t.plaintext = x.agent.hosts.usesPlaintext(t.key())
 	}
 }

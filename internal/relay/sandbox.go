@@ -92,7 +92,7 @@ func (c *Sandbox) connect(ctx context.Context) (*sandboxConn, error) {
 		}
 	}()
 	var err error
-	l.conn, err = smtpclient.Open(ctx, here, smtpclient.Options{Host: "sandbox", LocalName: c.LocalName, TLS: smtpclient.Never})
+	l.conn, err = smtpclient.Open(ctx, here, smtpclient.Options{Host: "sandbox", LocalName: c.LocalName, TLS: smtpclient.TLSNever})
 	return l, err
 }
 

@@ -77,7 +77,7 @@ func notFoundError() error {
 // Open opens a captured message's content, and returns the index of its parts too. It returns
 // fault.NotFound if the message was deleted meanwhile; blob.IsLost reports whether its content is
 // lost. The caller must close the reader.
-func (c *Sandbox) Open(ctx context.Context, m CapturedMessage) (*message.Index, *blob.Reader, error) {
+func (c *Sandbox) Open(ctx context.Context, m CapturedMessage) (*message.Structure, *blob.Reader, error) {
 	b, err := c.Blobs.Load(ctx, m.blob)
 	if errors.Is(err, blob.ErrNotExist) && errors.Is(c.DB.One(ctx, capturedExistsQuery.With(m.ID), new(db.ID)), db.ErrNoRow) {
 		return nil, nil, notFoundError()
@@ -89,7 +89,7 @@ func (c *Sandbox) Open(ctx context.Context, m CapturedMessage) (*message.Index, 
 	if err != nil {
 		return nil, nil, fmt.Errorf("captured message %s: %w", m.ID, err)
 	}
-	index, err := message.LoadIndex(m.structure, b.Size, r.All())
+	index, err := message.LoadStructure(m.structure, b.Size, r.All())
 	if err != nil {
 		_ = r.Close() // only read
 		return nil, nil, fmt.Errorf("scanning captured message %s: %w", m.ID, err)

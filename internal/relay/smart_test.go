@@ -43,7 +43,7 @@ func TestSmartHost(t *testing.T) {
 	}
 	// With verification, this certificate of nobody's is not good enough, and
 	// the mail waits.
-	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: s.addr.Port(), TLS: smtpclient.Required, Verify: true}
+	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: s.addr.Port(), TLS: smtpclient.TLSRequired, Verify: true}
 	if a := h.attempt(h.send("bob@f.test")); a.Outcome != queue.Deferred || a.Stage != "handshake" {
 		t.Errorf("attempt %+v", a)
 	}
@@ -215,7 +215,7 @@ func TestSmartHostWithLogin(t *testing.T) {
 
 	h := newFixture(t, 25, nil, "relay.test. A 127.0.0.1")
 	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: uint16(l.Addr().(*net.TCPAddr).Port),
-		TLS: smtpclient.Required, Auth: &smtpclient.Auth{User: "us", Password: "sesame"}}
+		TLS: smtpclient.TLSRequired, Auth: &smtpclient.Auth{User: "us", Password: "sesame"}}
 	h.run()
 	id := h.send("bøb@d.test")
 	if got := h.states(id); got != "delivered 2.0.0" {
@@ -230,7 +230,7 @@ func TestSmartHostWithLogin(t *testing.T) {
 
 	// A wrong password is the operator's problem: the mail is deferred.
 	h.router.SmartHost = &route.SmartHost{Host: "relay.test", Port: h.router.SmartHost.Port,
-		TLS: smtpclient.Required, Auth: &smtpclient.Auth{User: "us", Password: "wrong"}}
+		TLS: smtpclient.TLSRequired, Auth: &smtpclient.Auth{User: "us", Password: "wrong"}}
 	if a := h.attempt(h.send("bob@e.test")); a.Outcome != queue.Deferred || a.Stage != "auth" || a.Code != 535 {
 		t.Errorf("attempt %+v", a)
 	}

@@ -24,7 +24,7 @@ func (d *policyCheck) apply(r *Router, h *Host, c *candidate) bool {
 		return false
 	}
 	if c.dane != nil {
-		h.TLS, h.TLSRequiredBy = smtpclient.Required, "DANE"
+		h.TLS, h.TLSRequiredBy = smtpclient.TLSRequired, "DANE"
 		if len(c.dane.records) > 0 {
 			// VerifyConnection replaces the library's own check.
 			h.TLSConfig = &tls.Config{InsecureSkipVerify: true, ServerName: c.dane.baseDomain, VerifyConnection: c.dane.verify}
@@ -43,7 +43,7 @@ func (d *policyCheck) apply(r *Router, h *Host, c *candidate) bool {
 			d.reject("4.7.0", "MTA-STS policy of "+d.domain+": it does not name the host "+h.Name, nil)
 			return false
 		}
-		h.TLS, h.Verify, h.TLSRequiredBy = smtpclient.Required, true, "MTA-STS policy of "+d.domain
+		h.TLS, h.Verify, h.TLSRequiredBy = smtpclient.TLSRequired, true, "MTA-STS policy of "+d.domain
 		r.setRoots(h)
 	case STSTesting:
 		h.TestingPolicy = "MTA-STS policy of " + d.domain + " (testing)"
@@ -59,8 +59,8 @@ func (d *policyCheck) apply(r *Router, h *Host, c *candidate) bool {
 // RequireVerifiedTLS returns the host with TLS and a valid certificate required, whatever the
 // domain's policies say. who names the requirement, such as "REQUIRETLS" (RFC 8689 §4.2.1).
 func (r *Router) RequireVerifiedTLS(h Host, who string) Host {
-	if h.TLS != smtpclient.Implicit {
-		h.TLS = smtpclient.Required
+	if h.TLS != smtpclient.TLSImplicit {
+		h.TLS = smtpclient.TLSRequired
 	}
 	if h.Verify || h.TLSConfig != nil && h.TLSConfig.VerifyConnection != nil {
 		return h

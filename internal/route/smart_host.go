@@ -56,19 +56,19 @@ func ParseSmartHost(u *url.URL) (*SmartHost, error) {
 	here := s.Host == "localhost" || ipErr == nil && ip.IsLoopback()
 	switch {
 	case u.Scheme == "smtps":
-		s.TLS, s.Verify = smtpclient.Implicit, true
+		s.TLS, s.Verify = smtpclient.TLSImplicit, true
 	case u.Scheme != "smtp":
 		return nil, errors.New("the relay's URL must begin with smtp:// or smtps://")
 	case s.Auth != nil && !here:
-		s.TLS, s.Verify = smtpclient.Required, true
+		s.TLS, s.Verify = smtpclient.TLSRequired, true
 	}
 	switch verify {
 	case "no":
 		s.Verify = false
 	case "yes":
 		s.Verify = true
-		if s.TLS == smtpclient.Opportunistic {
-			s.TLS = smtpclient.Required
+		if s.TLS == smtpclient.TLSOpportunistic {
+			s.TLS = smtpclient.TLSRequired
 		}
 	}
 	return s, nil

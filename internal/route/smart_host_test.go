@@ -22,18 +22,18 @@ func TestParseSmartHost(t *testing.T) {
 		user   string
 		pass   string
 	}{
-		{"smtp://relay.test:25", "relay.test", 25, smtpclient.Opportunistic, false, "", ""},
-		{"smtp://u:p%40ss@relay.test:587", "relay.test", 587, smtpclient.Required, true, "u", "p@ss"},
-		{"smtps://u:p@Relay.TEST:465", "relay.test", 465, smtpclient.Implicit, true, "u", "p"},
-		{"smtps://relay.test:465", "relay.test", 465, smtpclient.Implicit, true, "", ""},
-		{"smtp://u:p@127.0.0.1:2525", "127.0.0.1", 2525, smtpclient.Opportunistic, false, "u", "p"},
-		{"smtp://u:p@localhost:2525", "localhost", 2525, smtpclient.Opportunistic, false, "u", "p"},
-		{"smtp://u:p@[2606:4700::1]:25", "2606:4700::1", 25, smtpclient.Required, true, "u", "p"},
-		{"smtps://relay.test:465?verify=no", "relay.test", 465, smtpclient.Implicit, false, "", ""},
-		{"smtp://u:p@relay.test:587/?verify=no", "relay.test", 587, smtpclient.Required, false, "u", "p"},
-		{"smtp://relay.test:25?verify=yes", "relay.test", 25, smtpclient.Required, true, "", ""},
-		{"smtp://u:p@localhost:2525?verify=yes", "localhost", 2525, smtpclient.Required, true, "u", "p"},
-		{"smtp://relay:25", "relay", 25, smtpclient.Opportunistic, false, "", ""},
+		{"smtp://relay.test:25", "relay.test", 25, smtpclient.TLSOpportunistic, false, "", ""},
+		{"smtp://u:p%40ss@relay.test:587", "relay.test", 587, smtpclient.TLSRequired, true, "u", "p@ss"},
+		{"smtps://u:p@Relay.TEST:465", "relay.test", 465, smtpclient.TLSImplicit, true, "u", "p"},
+		{"smtps://relay.test:465", "relay.test", 465, smtpclient.TLSImplicit, true, "", ""},
+		{"smtp://u:p@127.0.0.1:2525", "127.0.0.1", 2525, smtpclient.TLSOpportunistic, false, "u", "p"},
+		{"smtp://u:p@localhost:2525", "localhost", 2525, smtpclient.TLSOpportunistic, false, "u", "p"},
+		{"smtp://u:p@[2606:4700::1]:25", "2606:4700::1", 25, smtpclient.TLSRequired, true, "u", "p"},
+		{"smtps://relay.test:465?verify=no", "relay.test", 465, smtpclient.TLSImplicit, false, "", ""},
+		{"smtp://u:p@relay.test:587/?verify=no", "relay.test", 587, smtpclient.TLSRequired, false, "u", "p"},
+		{"smtp://relay.test:25?verify=yes", "relay.test", 25, smtpclient.TLSRequired, true, "", ""},
+		{"smtp://u:p@localhost:2525?verify=yes", "localhost", 2525, smtpclient.TLSRequired, true, "u", "p"},
+		{"smtp://relay:25", "relay", 25, smtpclient.TLSOpportunistic, false, "", ""},
 	}
 	for _, c := range cases {
 		s, err := route.ParseSmartHost(parse(t, c.url))
@@ -70,14 +70,14 @@ func parse(t *testing.T, s string) *url.URL {
 
 func TestSmartHostTakesAll(t *testing.T) {
 	r, zone := router(t, "relay.test. A 10.0.0.1", "d.test. MX 0 .")
-	r.SmartHost = &route.SmartHost{Host: "relay.test", Port: 587, TLS: smtpclient.Required, Verify: true,
+	r.SmartHost = &route.SmartHost{Host: "relay.test", Port: 587, TLS: smtpclient.TLSRequired, Verify: true,
 		Auth: &smtpclient.Auth{User: "u", Password: "p"}}
 	for _, domain := range []string{"d.test", "unknown.test"} {
 		p, err := r.Hosts(t.Context(), domain)
 		if err != nil || hosts(p) != "relay.test=10.0.0.1:587" || p.Via != "relay" {
 			t.Fatalf("got %q, %+v, %v", hosts(p), p, err)
 		}
-		if h := p.Hosts[0]; h.TLS != smtpclient.Required || !h.Verify || h.Auth.User != "u" {
+		if h := p.Hosts[0]; h.TLS != smtpclient.TLSRequired || !h.Verify || h.Auth.User != "u" {
 			t.Errorf("got %+v", h)
 		}
 	}

@@ -174,7 +174,7 @@ func (s *STSResolver) fetchAndStore(domain, id string) (*STSPolicy, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.cacheEntry(&policyEntry{
+	s.addToCache(&policyEntry{
 		domain: domain, id: e.id, policy: e.policy, expires: e.expires, loadedAt: e.loadedAt, size: e.size, failedID: id, failedAt: now,
 	})
 	return e.current(now), nil
@@ -208,8 +208,8 @@ func (s *STSResolver) lookUpEntry(ctx context.Context, domain string) (*policyEn
 	return kept, nil
 }
 
-// cacheEntry puts an entry into the cache, in place of the domain's previous one.
-func (s *STSResolver) cacheEntry(e *policyEntry) {
+// addToCache puts an entry into the cache, in place of the domain's previous one.
+func (s *STSResolver) addToCache(e *policyEntry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.insert(e)

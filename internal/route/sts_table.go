@@ -45,7 +45,7 @@ func (s *STSResolver) loadEntry(ctx context.Context, domain string, now time.Tim
 	e := &policyEntry{domain: domain, loadedAt: now, size: entryOverhead + 2*len(domain)}
 	var text string
 	var used int64
-	err := s.opts.DB.One(ctx, getPolicyQuery.With(domain), &e.id, &text, db.ScanTime(&e.expires), &used)
+	err := s.opts.DB.One(ctx, getPolicyQuery.With(domain), &e.id, &text, db.TimeScanner(&e.expires), &used)
 	if err != nil {
 		return e, db.IfNoRow(err, nil)
 	}
@@ -68,7 +68,7 @@ func (s *STSResolver) storePolicy(domain, id string, p *STSPolicy, now time.Time
 	if err != nil {
 		return err
 	}
-	s.cacheEntry(&policyEntry{domain: domain, id: id, policy: p, expires: expires, loadedAt: now, size: entryOverhead + 2*len(domain) + len(text)})
+	s.addToCache(&policyEntry{domain: domain, id: id, policy: p, expires: expires, loadedAt: now, size: entryOverhead + 2*len(domain) + len(text)})
 	return nil
 }
 

@@ -13,7 +13,7 @@ func TestReturnPath(t *testing.T) {
 	for _, id := range []int64{0, 1, 42, math.MaxInt64, math.MinInt64, -1} {
 		for _, n := range []int{0, 1, 49, MaxRecipient} {
 			local := k.ReturnPath(id, n)
-			if len(local) != 34 || !IsReturnPath(local) || local != strings.ToLower(local) {
+			if len(local) != 34 || !IsReturnOrUnsubscribePath(local) || local != strings.ToLower(local) {
 				t.Fatalf("local part %q", local)
 			}
 			for _, s := range []string{local, strings.ToUpper(local)} {
@@ -33,7 +33,7 @@ func TestReturnPath(t *testing.T) {
 func TestUnsubscribePath(t *testing.T) {
 	k := testKey(t, 1)
 	local := k.UnsubscribePath(42, 7)
-	if id, n, ok := k.ParseUnsubscribePath(strings.ToUpper(local)); !ok || id != 42 || n != 7 || !IsReturnPath(local) {
+	if id, n, ok := k.ParseUnsubscribePath(strings.ToUpper(local)); !ok || id != 42 || n != 7 || !IsReturnOrUnsubscribePath(local) {
 		t.Errorf("%q gives %d %d %v", local, id, n, ok)
 	}
 	if _, _, ok := k.ParseReturnPath(local); ok {

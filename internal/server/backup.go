@@ -32,11 +32,11 @@ func Restore(ctx context.Context, c Config, from string, o backup.RestoreOptions
 }
 
 // backupService returns the locations of the service's data, and its secret key if given.
-func (c *Config) backupService() (s backup.Service, err error) {
+func (c *Config) backupService() (s backup.ServiceStorage, err error) {
 	if err := c.checkBlobs(); err != nil {
 		return s, err
 	}
-	s = backup.Service{Data: c.Data, Database: c.databaseURL(), Blobs: c.Blobs, KeyGiven: c.SecretKey != ""}
+	s = backup.ServiceStorage{Data: c.Data, Database: c.databaseURL(), Blobs: c.Blobs, KeyGiven: c.SecretKey != ""}
 	if s.KeyGiven {
 		s.Key, err = secret.ParseKey(c.SecretKey)
 	}

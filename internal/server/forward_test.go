@@ -68,7 +68,7 @@ func TestForwardIsSealed(t *testing.T) {
 		j := (&mailauth.Verifier{DNS: dnstest.Resolver(t, o.s.Addr("dns")), Now: time.Now}).Begin([]byte(sealed[:strings.Index(sealed, "\r\n\r\n")+2]))
 		_, body, _ := strings.Cut(sealed, "\r\n\r\n")
 		_, _ = j.Write([]byte(body))
-		found := j.Verify(t.Context(), mailauth.Client{IP: netip.MustParseAddr("192.0.2.1"), Helo: "x.test", From: "x@x.test"})
+		found := j.Verify(t.Context(), mailauth.ClientIdentity{IP: netip.MustParseAddr("192.0.2.1"), Helo: "x.test", From: "x@x.test"})
 		if found.ARC.Result != mailauth.Pass || found.ARC.TrustedSealer("bank.com", []string{"demo.test"}) != "demo.test" {
 			t.Errorf("%s (%s), sealed by %v:\n%.2000s", found.ARC.Result, found.ARC.Reason, found.ARC.Sealers, sealed)
 		}

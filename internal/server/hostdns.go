@@ -45,7 +45,7 @@ func (c *Config) newCheckResolver() (*dns.Resolver, error) {
 
 // hostKey reads the DKIM key of the service's own name, or generates it. It returns nil before
 // the first start of the service.
-func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
+func (c *Config) hostKey(ctx context.Context) (*domain.HostDKIMKey, error) {
 	if err := c.checkInitialized(ctx); errors.Is(err, errNotInitialized) {
 		return nil, nil
 	} else if err != nil {
@@ -55,11 +55,11 @@ func (c *Config) hostKey(ctx context.Context) (*domain.HostKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	k, err := domain.ReadHostKey(ctx, d)
+	k, err := domain.ReadHostDKIMKey(ctx, d)
 	if err == nil && k == nil {
 		var seal *secret.Key
 		if seal, err = datadir.ReadKey(c.Data, c.SecretKey); err == nil {
-			k, err = domain.New(domain.Options{DB: d, Key: seal, Host: c.Host, Now: time.Now}).HostKey(ctx)
+			k, err = domain.New(domain.Options{DB: d, Key: seal, Host: c.Host, Now: time.Now}).HostDKIMKey(ctx)
 		}
 	}
 	return k, errors.Join(err, d.Close())

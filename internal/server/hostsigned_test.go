@@ -87,7 +87,7 @@ func TestMailOfTheHost(t *testing.T) {
 			header, body, _ := strings.Cut(m.text, "\r\n\r\n")
 			trial := verify.Begin([]byte(header + "\r\n"))
 			_, _ = io.WriteString(trial, body)
-			got := trial.Verify(context.WithoutCancel(ctx), mailauth.Client{IP: sender, Helo: m.helo, From: m.from})
+			got := trial.Verify(context.WithoutCancel(ctx), mailauth.ClientIdentity{IP: sender, Helo: m.helo, From: m.from})
 			if len(got.DKIM) != 1 || got.DKIM[0].Result != mailauth.Pass || got.DKIM[0].Domain != host || got.SPF.Result != mailauth.Pass || got.DMARC.Result != mailauth.Pass {
 				t.Errorf("DKIM %+v, SPF %+v, DMARC %+v of\n%s", got.DKIM, got.SPF, got.DMARC, m.text)
 			}

@@ -120,7 +120,7 @@ func (s *Server) ownRoots() (*x509.CertPool, error) {
 
 // createSetupLink creates a sign-up link for the first user, if there is no user yet.
 func (s *Server) createSetupLink(ctx context.Context) error {
-	if err := s.Accounts.EnsureOperators(ctx); err != nil {
+	if err := s.Accounts.EnsureOperatorAccount(ctx); err != nil {
 		return err
 	}
 	any, err := s.Users.HasUsers(ctx)

@@ -93,7 +93,7 @@ func (s *Server) openServers(context.Context) error {
 	}
 	s.imapServer = imapd.New(imapd.Options{ // mail clients open several connections, and an office may share one address
 		Host: s.Config.Host, TLS: s.certs.TLSConfig(), Mailboxes: s.Mailboxes, Folders: s.Folders, Searcher: s.Searcher, Blobs: s.Blobs, ConnLimiter: connLimiter(1000, s.isExempt),
-		Sessions: s.imapSessions, Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.Learn,
+		Sessions: s.imapSessions, Log: s.Log, Now: time.Now, DisableUnauthenticate: s.Config.IMAPKeepLogin, OnJunk: s.Inbound.RecordJunked, OnCopy: s.Filter.Builtin.Bayes.AddTrainingTasks,
 	})
 	return s.openHTTPServers()
 }

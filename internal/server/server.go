@@ -156,7 +156,7 @@ func (s *Server) startTasks(context.Context) error {
 		return s.Mailboxes.RunMaintenance(ctx, s.logFailure("purging mailboxes"))
 	})
 	s.tasks.run(func(ctx context.Context) error {
-		return s.Users.RunFailedSignIns(ctx, s.logFailure("noting failed sign-ins"))
+		return s.Users.RunFailedSignInFlusher(ctx, s.logFailure("noting failed sign-ins"))
 	})
 	s.tasks.run(func(ctx context.Context) error { return s.Mailboxes.RunFlush(ctx, s.logFailure("noting sign-ins")) })
 	s.tasks.run(func(ctx context.Context) error { return s.Logins.Run(ctx, s.logFailure("noting networks of log-ins")) })

@@ -50,7 +50,7 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	}
 	s.Blobs = &blob.Store{DB: s.DB, Files: files, Now: time.Now}
 	s.Stats = stat.New(s.DB, s.Log)
-	creator := webhook.NewCreator(s.Hub, time.Now)
+	creator := webhook.NewDeliveryCreator(s.Hub, time.Now)
 	content := &inbound.EventContent{Blobs: s.Blobs, Log: s.Log}
 	s.Events = &event.Log{
 		DB: s.DB, Node: s.node, Hub: s.Hub, Now: time.Now, LoadContent: content.Load, RemoveContent: inbound.RedactEvent,

@@ -33,7 +33,7 @@ func (s *Server) openWebhooks() error {
 			_, err := s.Mailboxes.Get(ctx, account, id)
 			return exists(err)
 		},
-		Disabled: mail.WebhookDisabled,
+		Disabled: mail.SendWebhookDisabled,
 	})
 	return nil
 }

@@ -77,7 +77,7 @@ func (c *Conn) command(line, shown string) (Reply, error) {
 	c.transport.writeTimeout = c.timeouts.Command
 	_, _ = c.transport.bw.WriteString(line)
 	_, _ = c.transport.bw.WriteString("\r\n")
-	c.transcript.client(shown)
+	c.transcript.addClientLine(shown)
 	if err := c.transport.flush(); err != nil {
 		return Reply{}, err
 	}
@@ -94,7 +94,7 @@ func (c *Conn) recordReply(r Reply, err error) (Reply, error) {
 			r.Lines[i] = c.mask.Replace(line)
 		}
 	}
-	c.transcript.server(r)
+	c.transcript.addServerReply(r)
 	if r.Code == 421 {
 		c.closing = true
 	}

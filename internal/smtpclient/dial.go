@@ -71,7 +71,7 @@ func (c *Conn) establish(ctx context.Context, tcp net.Conn) (*Conn, error) {
 }
 
 // localDialError returns the error for a failure without a reply.
-func (c *Conn) localDialError(class Class, stage Stage, cause error) *DialError {
+func (c *Conn) localDialError(class OutcomeClass, stage Stage, cause error) *DialError {
 	enhanced := "4.4.2"
 	switch stage {
 	case StageConnect:
@@ -111,7 +111,7 @@ func (c *Conn) startSession() error {
 	} else {
 		c.transcript.note("connected to %s", c.opts.Host)
 	}
-	if c.opts.TLS == Implicit {
+	if c.opts.TLS == TLSImplicit {
 		if err := c.handshake(); err != nil {
 			return err
 		}
@@ -126,10 +126,10 @@ func (c *Conn) startSession() error {
 	if c.opts.TestingPolicy != "" && !c.ext.StartTLS {
 		c.transcript.note("%s: the host does not offer STARTTLS", c.opts.TestingPolicy)
 	}
-	if c.opts.TLS == Required && !c.ext.StartTLS {
+	if c.opts.TLS == TLSRequired && !c.ext.StartTLS {
 		return c.localDialError(NextHost, StageStartTLS, errors.New("TLS is required, and the host does not offer STARTTLS"))
 	}
-	if c.ext.StartTLS && (c.opts.TLS == Required || c.opts.TLS == Opportunistic) {
+	if c.ext.StartTLS && (c.opts.TLS == TLSRequired || c.opts.TLS == TLSOpportunistic) {
 		if err := c.startTLS(); err != nil {
 			return err
 		}
@@ -181,7 +181,7 @@ func (c *Conn) startTLS() error {
 // failed (RFC 7435 section 3).
 func (c *Conn) allowPlaintextRetry(err error) error {
 	var failed *DialError
-	if errors.As(err, &failed) && c.opts.TLS == Opportunistic && c.transport.ctx.Err() == nil {
+	if errors.As(err, &failed) && c.opts.TLS == TLSOpportunistic && c.transport.ctx.Err() == nil {
 		failed.Class = RetryPlaintext
 	}
 	return err
@@ -209,7 +209,7 @@ func (c *Conn) tlsConfig() *tls.Config {
 	if !c.opts.Verify {
 		cfg.InsecureSkipVerify = true
 	}
-	if cfg.MinVersion == 0 && c.opts.TLS == Opportunistic && !c.opts.Verify && cfg.VerifyConnection == nil {
+	if cfg.MinVersion == 0 && c.opts.TLS == TLSOpportunistic && !c.opts.Verify && cfg.VerifyConnection == nil {
 		cfg.MinVersion = tls.VersionTLS10 // old TLS is better than none (RFC 7435 section 3)
 	}
 	return cfg

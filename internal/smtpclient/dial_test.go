@@ -48,14 +48,14 @@ func TestTLSModes(t *testing.T) {
 	}{
 		{"opportunistic, offered", secure, func(*Options) {}, true, ""},
 		{"opportunistic, not offered", clear, func(*Options) {}, false, ""},
-		{"required, offered", secure, func(o *Options) { o.TLS = Required }, true, ""},
-		{"required, not offered", clear, func(o *Options) { o.TLS = Required }, false, StageStartTLS},
-		{"never", secure, func(o *Options) { o.TLS = Never }, false, ""},
-		{"implicit", implicit, func(o *Options) { o.TLS = Implicit }, true, ""},
-		{"verified", secure, func(o *Options) { o.TLS, o.Verify, o.TLSConfig = Required, true, trusted }, true, ""},
-		{"not trusted", secure, func(o *Options) { o.TLS, o.Verify = Required, true }, false, StageHandshake},
+		{"required, offered", secure, func(o *Options) { o.TLS = TLSRequired }, true, ""},
+		{"required, not offered", clear, func(o *Options) { o.TLS = TLSRequired }, false, StageStartTLS},
+		{"never", secure, func(o *Options) { o.TLS = TLSNever }, false, ""},
+		{"implicit", implicit, func(o *Options) { o.TLS = TLSImplicit }, true, ""},
+		{"verified", secure, func(o *Options) { o.TLS, o.Verify, o.TLSConfig = TLSRequired, true, trusted }, true, ""},
+		{"not trusted", secure, func(o *Options) { o.TLS, o.Verify = TLSRequired, true }, false, StageHandshake},
 		{"other name", secure, func(o *Options) {
-			o.TLS, o.Verify, o.TLSConfig, o.Host = Required, true, trusted, "mx.other.test"
+			o.TLS, o.Verify, o.TLSConfig, o.Host = TLSRequired, true, trusted, "mx.other.test"
 		}, false, StageHandshake},
 	} {
 		o := options(tt.addr)
@@ -93,7 +93,7 @@ func TestFailedHandshake(t *testing.T) {
 	if de := dialError(t, o); de.Class != RetryPlaintext {
 		t.Errorf("opportunistic: %+v", de.Outcome)
 	}
-	o.TLS = Required
+	o.TLS = TLSRequired
 	if de := dialError(t, o); de.Class != NextHost {
 		t.Errorf("required: %+v", de.Outcome)
 	}
@@ -128,7 +128,7 @@ func TestFailedSTARTTLS(t *testing.T) {
 		if de := dialError(t, o); de.Class != RetryPlaintext || de.Stage != StageStartTLS && de.Stage != StageHandshake {
 			t.Errorf("%s, opportunistic: %+v", name, de.Outcome)
 		}
-		o.TLS = Required
+		o.TLS = TLSRequired
 		if de := dialError(t, o); de.Class != NextHost {
 			t.Errorf("%s, required: %+v", name, de.Outcome)
 		}

@@ -23,7 +23,7 @@ func TestMemoryOfReplies(t *testing.T) {
 				return []any{last, log, parseExtensions(last.Lines)}
 			}
 			last = reply
-			log.server(reply)
+			log.addServerReply(reply)
 		}
 	}
 	heaptest.Check(t, replies,

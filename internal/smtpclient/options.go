@@ -22,10 +22,10 @@ type TLSMode int
 
 // The modes. Opportunistic is the zero value, as is usual for mail between servers (RFC 7435).
 const (
-	Opportunistic TLSMode = iota // STARTTLS if it is offered, else in clear
-	Required                     // STARTTLS must be offered and succeed (RFC 3207)
-	Implicit                     // TLS from the first byte (RFC 8314)
-	Never                        // in clear, even if STARTTLS is offered
+	TLSOpportunistic TLSMode = iota // STARTTLS if it is offered, else in clear
+	TLSRequired                     // STARTTLS must be offered and succeed (RFC 3207)
+	TLSImplicit                     // TLS from the first byte (RFC 8314)
+	TLSNever                        // in clear, even if STARTTLS is offered
 )
 
 // Auth is a login at a smart host (RFC 4954). It is sent only over TLS, or in clear to a loopback

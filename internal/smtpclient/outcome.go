@@ -30,22 +30,22 @@ const (
 	StageFinal     Stage = "final" // the message's bytes and the final dot
 )
 
-// Class says what an outcome means for a delivery.
-type Class int
+// OutcomeClass says what an outcome means for a delivery.
+type OutcomeClass int
 
 // The classes.
 const (
-	Temporary       Class = iota // try again later
-	Delivered                    // 2xx to the final dot
-	Permanent                    // 5xx to MAIL, RCPT, DATA or the final dot; do not try again
-	NextHost                     // the host refuses a session: try the next MX, then try again later
-	RetryPlaintext               // opportunistic STARTTLS failed: dial again with Never (RFC 7435)
-	NextTransaction              // too many recipients for one transaction: send to this one at once in another
+	Temporary       OutcomeClass = iota // try again later
+	Delivered                           // 2xx to the final dot
+	Permanent                           // 5xx to MAIL, RCPT, DATA or the final dot; do not try again
+	NextHost                            // the host refuses a session: try the next MX, then try again later
+	RetryPlaintext                      // opportunistic STARTTLS failed: dial again with Never (RFC 7435)
+	NextTransaction                     // too many recipients for one transaction: send to this one at once in another
 )
 
 // String returns the class's name for logs.
-func (c Class) String() string {
-	names := [...]string{"temporary", "delivered", "permanent", "next host", "in clear", "resend"}
+func (c OutcomeClass) String() string {
+	names := [...]string{"temporary", "delivered", "permanent", "next host", "retry in clear", "next transaction"}
 	if int(c) < len(names) {
 		return names[c]
 	}
@@ -54,7 +54,7 @@ func (c Class) String() string {
 
 // Outcome is the result for one recipient, or of an attempt to connect.
 type Outcome struct {
-	Class Class
+	Class OutcomeClass
 	Stage Stage
 	Reply Reply
 	// Local is set if this package made the outcome, and not a server. Reply.Code is then 0, and
@@ -102,7 +102,7 @@ func (e *DialError) Unwrap() error { return e.cause }
 
 // Classify returns what a reply means at a stage. A rejection before MAIL concerns the host and not
 // the message, so the next MX is tried.
-func Classify(stage Stage, r Reply) Class {
+func Classify(stage Stage, r Reply) OutcomeClass {
 	switch stage {
 	case StageMail, StageRcpt, StageData, StageFinal:
 	default:
@@ -132,6 +132,6 @@ func tooManyRecipients(r Reply) bool {
 }
 
 // localOutcome returns an outcome that no server gave.
-func localOutcome(class Class, stage Stage, enhanced, text string) Outcome {
+func localOutcome(class OutcomeClass, stage Stage, enhanced, text string) Outcome {
 	return Outcome{Class: class, Stage: stage, Local: true, Reply: Reply{Enhanced: enhanced, Lines: []string{text}}}
 }

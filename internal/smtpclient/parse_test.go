@@ -194,9 +194,9 @@ func TestCommands(t *testing.T) {
 func TestTranscriptTimes(t *testing.T) {
 	now := time.Unix(0, 0)
 	tr := newTranscript(func() time.Time { return now })
-	tr.client("DATA")
+	tr.addClientLine("DATA")
 	now = now.Add(12345 * time.Millisecond)
-	tr.server(Reply{Code: 250, Enhanced: "2.0.0", Lines: []string{"a", "b"}})
+	tr.addServerReply(Reply{Code: 250, Enhanced: "2.0.0", Lines: []string{"a", "b"}})
 	if got := tr.text(); got != "0.000 C: DATA\n12.345 S: 250-2.0.0 a\n12.345 S: 250 2.0.0 b\n" {
 		t.Errorf("%q", got)
 	}

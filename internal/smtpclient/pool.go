@@ -193,7 +193,7 @@ func (p *Pool) cancelWait(a netip.AddrPort, w *waiter) {
 }
 
 func (p *Pool) dial(ctx context.Context, o Options) (*Conn, error) {
-	if o.TLS != Never {
+	if o.TLS != TLSNever {
 		cfg := &tls.Config{}
 		if o.TLSConfig != nil {
 			cfg = o.TLSConfig.Clone()

@@ -17,7 +17,7 @@ func TestDemand(t *testing.T) {
 	cert, roots := certificate(t)
 	trusted := &tls.Config{RootCAs: roots}
 	secure := options(serve(t, &sink{}, false, func(s *smtp.Server) { s.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}} }))
-	secure.TLS, secure.Verify, secure.TLSConfig, secure.TLSRequiredBy = Required, true, trusted, "the policy of x"
+	secure.TLS, secure.Verify, secure.TLSConfig, secure.TLSRequiredBy = TLSRequired, true, trusted, "the policy of x"
 	clear := secure
 	clear.Addr = serve(t, &sink{}, false, nil)
 	other := secure

@@ -187,7 +187,7 @@ func (c *Conn) sendCommands(t *transaction) {
 		case StageData:
 			b = append(b, "DATA"...)
 		}
-		t.transcript.client(string(b))
+		t.transcript.addClientLine(string(b))
 		_, _ = c.transport.bw.Write(append(b, '\r', '\n'))
 		t.written++
 	}

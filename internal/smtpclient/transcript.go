@@ -34,13 +34,13 @@ func newTranscript(now func() time.Time) *transcript {
 	return &transcript{now: now, start: now(), head: make([]byte, 0, 768)}
 }
 
-func (t *transcript) client(line string) { t.add("C: ", line, "") }
+func (t *transcript) addClientLine(line string) { t.add("C: ", line, "") }
 
 func (t *transcript) note(format string, args ...any) {
 	t.add("* ", fmt.Sprintf(format, args...), "")
 }
 
-func (t *transcript) server(r Reply) {
+func (t *transcript) addServerReply(r Reply) {
 	for i, text := range r.Lines {
 		code := strconv.Itoa(r.Code)
 		switch {

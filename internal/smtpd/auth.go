@@ -19,7 +19,7 @@ func (c *conn) offersAuth() bool { return c.srv.Mode != MX && c.tls != nil }
 
 // mechanisms returns the AUTH mechanisms, as EHLO announces them.
 func (c *conn) mechanisms() string {
-	if c.srv.Mailboxes.SCRAM.Offers() {
+	if c.srv.Mailboxes.SCRAM.IsOffered() {
 		return credential.MechanismSCRAM + " PLAIN LOGIN"
 	}
 	return "PLAIN LOGIN"
@@ -48,7 +48,7 @@ func (c *conn) auth(ctx context.Context, arg string) reply {
 		user, password, err = c.authPlain(initial, given)
 	case mechanism == "LOGIN":
 		user, password, err = c.authLogin(initial, given)
-	case mechanism == credential.MechanismSCRAM && c.srv.Mailboxes.SCRAM.Offers():
+	case mechanism == credential.MechanismSCRAM && c.srv.Mailboxes.SCRAM.IsOffered():
 		return c.authSCRAM(ctx, initial, given)
 	default:
 		return reply{504, "5.5.4", "The mechanisms are " + c.mechanisms()}
@@ -76,7 +76,7 @@ func (c *conn) authFailureReply(ctx context.Context, err error) reply {
 	case f.Kind == fault.Denied:
 		r = reply{535, "5.7.13", f.Message}
 	case f.Kind == fault.RateLimited:
-		_ = notify.Sleep(ctx, mailbox.LimitedReplyDelay) // at shutdown reject at once
+		_ = notify.Sleep(ctx, mailbox.TooManyLoginsDelay) // at shutdown reject at once
 		r = reply{454, "4.7.0", f.Message}
 	}
 	c.log.Info("log-in refused", "code", r.code, "enhanced", r.enhanced)

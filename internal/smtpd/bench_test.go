@@ -20,9 +20,9 @@ import (
 // nowhere is a Backend that accepts everything and stores nothing.
 type nowhere struct{}
 
-func (n nowhere) Begin(context.Context, smtpd.Envelope) (smtpd.Transaction, error)  { return n, nil }
-func (nowhere) Recipient(context.Context, address.Address, smtpd.RcptOptions) error { return nil }
-func (nowhere) Message(_ context.Context, _ message.Received, body io.Reader) (db.ID, error) {
+func (n nowhere) Begin(context.Context, smtpd.Envelope) (smtpd.Transaction, error)     { return n, nil }
+func (nowhere) AddRecipient(context.Context, address.Address, smtpd.RcptOptions) error { return nil }
+func (nowhere) ReceiveMessage(_ context.Context, _ message.Received, body io.Reader) (db.ID, error) {
 	_, err := io.Copy(io.Discard, body)
 	return 1, err
 }

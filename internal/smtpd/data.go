@@ -114,7 +114,7 @@ func (c *conn) passToBackend(ctx context.Context, in *messageReader) (db.ID, err
 	}
 	// The struct hides WriteTo, which would allocate a buffer for each message.
 	whole := struct{ io.Reader }{io.MultiReader(bytes.NewReader(header), c.body, loginCheckReader{c, ctx})}
-	return c.tx.Message(ctx, c.receivedField(), whole)
+	return c.tx.ReceiveMessage(ctx, c.receivedField(), whole)
 }
 
 // loginCheckReader is the end of a message, which may have begun long ago. It returns an error if

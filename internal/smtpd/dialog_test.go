@@ -64,7 +64,7 @@ func (l *mails) Begin(_ context.Context, e smtpd.Envelope) (smtpd.Transaction, e
 	return t, nil
 }
 
-func (t *taking) Recipient(_ context.Context, to address.Address, wants smtpd.RcptOptions) error {
+func (t *taking) AddRecipient(_ context.Context, to address.Address, wants smtpd.RcptOptions) error {
 	switch to.Local {
 	case "nobody":
 		return fault.New(fault.NotFound, mailbox.CodeNoMailbox, "There is no mailbox with this address.")
@@ -84,7 +84,7 @@ func (t *taking) Recipient(_ context.Context, to address.Address, wants smtpd.Rc
 	return nil
 }
 
-func (t *taking) Message(_ context.Context, r message.Received, body io.Reader) (db.ID, error) {
+func (t *taking) ReceiveMessage(_ context.Context, r message.Received, body io.Reader) (db.ID, error) {
 	b, err := io.ReadAll(body)
 	if strings.Contains(string(b), "X-Refuse: yes") {
 		err = fault.New(fault.Denied, "sender_not_allowed", "You may not say so.")

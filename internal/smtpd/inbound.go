@@ -19,7 +19,7 @@ func (r *InboundBackend) Begin(_ context.Context, e Envelope) (Transaction, erro
 
 type inboundTransaction struct{ *inbound.Transaction }
 
-// Recipient implements Transaction.
-func (a inboundTransaction) Recipient(ctx context.Context, to address.Address, _ RcptOptions) error {
-	return a.Transaction.Recipient(ctx, to)
+// AddRecipient implements Transaction.
+func (a inboundTransaction) AddRecipient(ctx context.Context, to address.Address, _ RcptOptions) error {
+	return a.Transaction.AddRecipient(ctx, to)
 }

@@ -35,7 +35,7 @@ func (c *conn) rcpt(ctx context.Context, arg string) reply {
 			return r
 		}
 	}
-	if err := l.Recipient(ctx, to, wants); err != nil {
+	if err := l.AddRecipient(ctx, to, wants); err != nil {
 		r := c.errorReply(err)
 		c.rejectedRcpts++
 		if fault.Is(err, fault.NotFound) {

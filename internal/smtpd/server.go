@@ -49,11 +49,11 @@ type Backend interface {
 // Transaction is one message being received. The client sees its errors if they are faults; any
 // other error is internal.
 type Transaction interface {
-	// Recipient checks RCPT TO. An address without a domain is postmaster. wants is zero on MX.
-	Recipient(ctx context.Context, to address.Address, wants RcptOptions) error
-	// Message receives the message. It reads body to the end, and returns once the message is
+	// AddRecipient checks RCPT TO. An address without a domain is postmaster. wants is zero on MX.
+	AddRecipient(ctx context.Context, to address.Address, wants RcptOptions) error
+	// ReceiveMessage receives the message. It reads body to the end, and returns once the message is
 	// committed. r lacks the id and the time. The id is for the log and the client.
-	Message(ctx context.Context, r message.Received, body io.Reader) (db.ID, error)
+	ReceiveMessage(ctx context.Context, r message.Received, body io.Reader) (db.ID, error)
 }
 
 // Envelope is what is known about a message at MAIL FROM.

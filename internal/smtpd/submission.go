@@ -29,7 +29,7 @@ func (r *SubmissionBackend) Begin(ctx context.Context, e Envelope) (Transaction,
 	}
 	var err error
 	if e.Principal.Key != 0 {
-		s.quotaSubject = outbound.LimitSubject(e.Principal)
+		s.quotaSubject = outbound.KeyConsumer(e.Principal)
 		err = r.Outbox.CheckKeySender(ctx, e.Principal, e.From)
 	} else {
 		err = r.Outbox.CheckMailboxSender(ctx, e.Mailbox, e.From)
@@ -50,7 +50,7 @@ type submissionTransaction struct {
 
 // Recipient accepts any address while the sending limits allow one more. Whether the address exists
 // is up to its own host.
-func (s *submissionTransaction) Recipient(ctx context.Context, to address.Address, wants RcptOptions) error {
+func (s *submissionTransaction) AddRecipient(ctx context.Context, to address.Address, wants RcptOptions) error {
 	if err := s.outbox.Limits.CheckSend(ctx, s.quotaSubject, 1, len(s.To)+1); err != nil {
 		return asTemporary(err)
 	}
@@ -69,7 +69,7 @@ func asTemporary(err error) error {
 }
 
 // Message queues the message.
-func (s *submissionTransaction) Message(ctx context.Context, r message.Received, body io.Reader) (db.ID, error) {
+func (s *submissionTransaction) ReceiveMessage(ctx context.Context, r message.Received, body io.Reader) (db.ID, error) {
 	s.Received = r
 	if s.principal.Key != 0 {
 		return s.outbox.SubmitByKey(ctx, s.principal, s.Submission, body)

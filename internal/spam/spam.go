@@ -33,7 +33,7 @@ type Message struct {
 	Accounts     []db.ID  // accounts of the mailboxes, parallel to To
 	CheckResults summary.CheckResults
 	Header       message.Header
-	Index        *message.Index
+	Index        *message.Structure
 	Size         int64
 	// Open opens the original message.
 	Open func(context.Context) (*blob.Reader, error)

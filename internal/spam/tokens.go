@@ -35,7 +35,7 @@ func Tokens(ctx context.Context, m *Message) ([]uint64, error) {
 	return tokenize(m.Header, m.Index, r)
 }
 
-func tokenize(h message.Header, index *message.Index, r io.ReaderAt) ([]uint64, error) {
+func tokenize(h message.Header, index *message.Structure, r io.ReaderAt) ([]uint64, error) {
 	t := &tokenizer{seen: map[uint64]struct{}{}}
 	t.addText("subject:", clip(h.Decoded("Subject")))
 	for _, name := range []string{"From", "Reply-To", "Sender"} {

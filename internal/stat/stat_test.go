@@ -109,7 +109,7 @@ func TestCount(t *testing.T) {
 			if random.IntN(20) == 0 {
 				domain = 0
 			}
-			e := event.Input{Account: account, Domain: domain, Data: struct{}{}}
+			e := event.RecordParams{Account: account, Domain: domain, Data: struct{}{}}
 			count := func(*stat.Counts) {}
 			switch e.Status = names[random.IntN(len(names))]; random.IntN(5) {
 			case 0:
@@ -184,7 +184,7 @@ func TestRun(t *testing.T) {
 		l := &event.Log{DB: d, Node: node, Hub: &notify.Hub{}, Now: func() time.Time { return start }, AfterNumbering: []func(){s.Wake}}
 		record := func(n int) {
 			for range n {
-				e := event.Input{Account: 1, Domain: 5, Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
+				e := event.RecordParams{Account: 1, Domain: 5, Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
 				if err := d.Tx(t.Context(), func(tx *db.Tx) error { return l.Record(t.Context(), tx, e) }); err != nil {
 					t.Fatal(err)
 				}
@@ -314,7 +314,7 @@ func BenchmarkCount(b *testing.B) {
 				b.StopTimer()
 				if err := d.Tx(b.Context(), func(tx *db.Tx) error {
 					for i := range 500 {
-						e := event.Input{Account: db.ID(1 + i%20), Domain: db.ID(100 + i%40), Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
+						e := event.RecordParams{Account: db.ID(1 + i%20), Domain: db.ID(100 + i%40), Kind: event.DeliveryStatus, Status: "delivered", Data: struct{}{}}
 						if err := l.Record(b.Context(), tx, e); err != nil {
 							return err
 						}

@@ -88,7 +88,7 @@ func (s *messageReader) size(p *message.Part) (int64, error) {
 
 // OpenAttachment returns the n-th file of a message with its decoded content; false if there is no
 // such file. Reading it takes little memory, regardless of its size.
-func OpenAttachment(r io.ReaderAt, ix *message.Index, n int) (Attachment, io.Reader, bool, error) {
+func OpenAttachment(r io.ReaderAt, ix *message.Structure, n int) (Attachment, io.Reader, bool, error) {
 	files := ix.ContentParts().Attachments
 	if n < 0 || n >= len(files) {
 		return Attachment{}, nil, false, nil

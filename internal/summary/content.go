@@ -36,7 +36,7 @@ type HeaderField struct {
 
 // Read reads the content of a message: its header, and its texts up to the limits. ix is the index
 // of its parts. The errors are r's.
-func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
+func Read(r io.ReaderAt, ix *message.Structure) (Summary, Content, error) {
 	in := &messageReader{r}
 	header, err := in.header(ix)
 	if err != nil {
@@ -68,7 +68,7 @@ func Read(r io.ReaderAt, ix *message.Index) (Summary, Content, error) {
 }
 
 // ReadSummary reads only the header. The errors are r's.
-func ReadSummary(r io.ReaderAt, ix *message.Index) (Summary, error) {
+func ReadSummary(r io.ReaderAt, ix *message.Structure) (Summary, error) {
 	header, err := (&messageReader{r}).header(ix)
 	return FromHeader(header), err
 }
@@ -134,7 +134,7 @@ func (s *messageReader) section(span message.Span) *io.SectionReader {
 	return io.NewSectionReader(s.r, span.Start, span.Len)
 }
 
-func (s *messageReader) header(ix *message.Index) (message.Header, error) {
+func (s *messageReader) header(ix *message.Structure) (message.Header, error) {
 	p := &ix.Parts[0]
 	b, err := p.ReadHeader(s.section(p.Header))
 	if err != nil {

@@ -29,7 +29,7 @@ const (
 // Preview returns the beginning of a message for lists (RFC 8970): one line of its plain text
 // without quotations, or else of its HTML without markup; "" if there is no text. The errors are
 // r's.
-func Preview(r io.ReaderAt, ix *message.Index) (string, error) {
+func Preview(r io.ReaderAt, ix *message.Structure) (string, error) {
 	in := &messageReader{r}
 	parts := ix.ContentParts()
 	var p previewBuilder

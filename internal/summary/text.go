@@ -20,7 +20,7 @@ const (
 
 // text joins the parts of a text as UTF-8 with LF line ends, without control characters other than
 // TAB. It returns nil if there are no parts.
-func (s *messageReader) text(ix *message.Index, parts []int) (text *string, more bool, err error) {
+func (s *messageReader) text(ix *message.Structure, parts []int) (text *string, more bool, err error) {
 	if len(parts) == 0 {
 		return nil, false, nil
 	}
@@ -53,7 +53,7 @@ func (s *messageReader) text(ix *message.Index, parts []int) (text *string, more
 	return &out, more, nil
 }
 
-// partText decodes one part, to at most room bytes.
+// partText decodes one part, to at most capacity bytes.
 func (s *messageReader) partText(p *message.Part, span message.Span, capacity int) (text string, more bool, err error) {
 	if capacity <= 0 {
 		return "", span.Len > 0, nil

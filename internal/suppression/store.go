@@ -38,7 +38,7 @@ var (
 )
 
 func scanEntry(r db.Row) (e Entry, err error) {
-	err = r.Scan(&e.ID, &e.Account, &e.Address, (*string)(&e.Reason), &e.Message, &e.Delivery, &e.Diagnostic, &e.Simulated, db.ScanTime(&e.CreatedAt))
+	err = r.Scan(&e.ID, &e.Account, &e.Address, (*string)(&e.Reason), &e.Message, &e.Delivery, &e.Diagnostic, &e.Simulated, db.TimeScanner(&e.CreatedAt))
 	return e, err
 }
 

@@ -26,18 +26,18 @@ const (
 	maxNodes       = 1_000_000 // nodes that a parser may create for formatting tags that continue in other elements
 )
 
-// rule is a style rule whose selector can be evaluated for an inline style.
-type rule struct {
+// styleRule is a style rule whose selector can be evaluated for an inline style.
+type styleRule struct {
 	selector     selector
 	specificity  cascadia.Specificity
 	order        int
 	declarations []declaration
-	statement    *statement
+	statement    *sheetStatement
 	matched      bool // matched an element
 }
 
-// statement is a top-level statement of a style sheet.
-type statement struct {
+// sheetStatement is a top-level statement of a style sheet.
+type sheetStatement struct {
 	source    string
 	remainder string // what remains once each of its selectors has matched an element
 	unmatched int    // number of selectors that have matched no element
@@ -96,7 +96,7 @@ func inlineCSS(source string) string {
 		return source
 	}
 	for style, statements := range left {
-		setStyle(style, statements)
+		replaceStyleElement(style, statements)
 	}
 	var out limitedBuffer
 	if err := html.Render(&out, root); err != nil {
@@ -205,8 +205,8 @@ func estimateNodes(source string, closed [][]int) int {
 }
 
 // readStyles returns the rules of style elements, and the statements of each element.
-func readStyles(styles []*html.Node) (rules []rule, left map[*html.Node][]*statement) {
-	left = map[*html.Node][]*statement{}
+func readStyles(styles []*html.Node) (rules []styleRule, left map[*html.Node][]*sheetStatement) {
+	left = map[*html.Node][]*sheetStatement{}
 	for _, style := range styles {
 		text := style.FirstChild
 		if text == nil || text.NextSibling != nil || !appliesToScreens(style) || strings.Contains(text.Data, "<!--") {
@@ -230,7 +230,7 @@ func appliesToScreens(style *html.Node) bool {
 	return true
 }
 
-func setStyle(style *html.Node, statements []*statement) {
+func replaceStyleElement(style *html.Node, statements []*sheetStatement) {
 	var rest strings.Builder
 	for _, s := range statements {
 		if s.unmatched > 0 {
@@ -250,8 +250,8 @@ func setStyle(style *html.Node, statements []*statement) {
 type sheetParser struct {
 	source       string
 	order        int
-	rules        []rule
-	statements   []*statement
+	rules        []styleRule
+	statements   []*sheetStatement
 	selectors    string
 	declarations []declaration
 	nestedRules  strings.Builder // nested rules of the current rule
@@ -263,7 +263,7 @@ type sheetParser struct {
 
 // readSheet returns the rules of a style sheet that can be inlined, and all its statements. ok is
 // false if it can't be parsed.
-func readSheet(source string, order int) (rules []rule, statements []*statement, ok bool) {
+func readSheet(source string, order int) (rules []styleRule, statements []*sheetStatement, ok bool) {
 	p := css.NewParser(input.NewInputString(source), false)
 	s := &sheetParser{source: source, order: order}
 	for end := 0; ; {
@@ -313,7 +313,7 @@ func (s *sheetParser) endInner(end int) {
 	if s.inRule {
 		s.nestedRules.WriteString(text)
 	} else {
-		s.statements = append(s.statements, &statement{remainder: text})
+		s.statements = append(s.statements, &sheetStatement{remainder: text})
 	}
 }
 
@@ -323,7 +323,7 @@ func (s *sheetParser) endRule(end int) {
 	if s.order+len(s.rules) > maxRules {
 		return // further rules would not be applied
 	}
-	from := &statement{source: strings.TrimSpace(s.source[s.begin:end]) + "\n"}
+	from := &sheetStatement{source: strings.TrimSpace(s.source[s.begin:end]) + "\n"}
 	s.statements = append(s.statements, from)
 	selectors, ok := readSelectors(s.selectors)
 	if !ok {
@@ -335,7 +335,7 @@ func (s *sheetParser) endRule(end int) {
 	}
 	from.unmatched = len(selectors)
 	for _, one := range selectors {
-		s.rules = append(s.rules, rule{selector: one, specificity: one.specificity(), order: s.order + len(s.rules), declarations: s.declarations, statement: from})
+		s.rules = append(s.rules, styleRule{selector: one, specificity: one.specificity(), order: s.order + len(s.rules), declarations: s.declarations, statement: from})
 	}
 }
 
@@ -357,8 +357,8 @@ func newDeclaration(property string, values []css.Token) declaration {
 }
 
 // applyRules adds the declarations of the rules to the elements that they match, within the budget.
-func applyRules(rules []rule, elements []*html.Node, may *budget) {
-	slices.SortStableFunc(rules, func(a, b rule) int {
+func applyRules(rules []styleRule, elements []*html.Node, may *budget) {
+	slices.SortStableFunc(rules, func(a, b styleRule) int {
 		if x, y := a.specificity, b.specificity; x != y {
 			if x.Less(y) {
 				return -1
@@ -374,7 +374,7 @@ func applyRules(rules []rule, elements []*html.Node, may *budget) {
 	}
 	for _, n := range elements {
 		var list []declaration
-		for _, i := range candidates(n, byKey, may) {
+		for _, i := range candidateRules(n, byKey, may) {
 			r := &rules[i]
 			if r.selector.matches(n, len(r.selector)-1, may) {
 				may.steps -= len(r.declarations)
@@ -389,7 +389,7 @@ func applyRules(rules []rule, elements []*html.Node, may *budget) {
 			}
 		}
 		if len(list) > 0 {
-			setAttribute(n, list, may)
+			mergeStyleAttribute(n, list, may)
 		}
 		if may.exhausted() {
 			return
@@ -397,8 +397,8 @@ func applyRules(rules []rule, elements []*html.Node, may *budget) {
 	}
 }
 
-// candidates returns the rules, in order, that may match an element according to their keys.
-func candidates(n *html.Node, byKey map[string][]int, may *budget) []int {
+// candidateRules returns the rules, in order, that may match an element according to their keys.
+func candidateRules(n *html.Node, byKey map[string][]int, may *budget) []int {
 	list := slices.Concat(byKey[""], byKey[n.Data])
 	for _, a := range n.Attr {
 		if a.Key != "class" {
@@ -418,14 +418,14 @@ func candidates(n *html.Node, byKey map[string][]int, may *budget) []int {
 	return list
 }
 
-// setAttribute merges declarations, the weakest first, with the element's own style. The own style
+// mergeStyleAttribute merges declarations, the weakest first, with the element's own style. The own style
 // overrides all but important declarations.
-func setAttribute(n *html.Node, list []declaration, may *budget) {
+func mergeStyleAttribute(n *html.Node, list []declaration, may *budget) {
 	own := -1
 	for i, a := range n.Attr {
 		if a.Key == "style" {
 			own = i
-			list = append(list, readAttribute(a.Val)...)
+			list = append(list, parseStyleAttribute(a.Val)...)
 		}
 	}
 	var merged []declaration
@@ -463,7 +463,7 @@ func setAttribute(n *html.Node, list []declaration, may *budget) {
 	n.Attr[own].Val = b.String()
 }
 
-func readAttribute(style string) (list []declaration) {
+func parseStyleAttribute(style string) (list []declaration) {
 	p := css.NewParser(input.NewInputString(style), true)
 	for {
 		switch grammar, _, data := p.Next(); grammar {

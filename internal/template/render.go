@@ -25,7 +25,7 @@ type renderer struct {
 	out    strings.Builder
 	escape bool
 	scopes []scope
-	usage  *usage
+	usage  *variableUsage
 }
 
 // scope is the context of a block, in which names are looked up.
@@ -36,8 +36,8 @@ type scope struct {
 	key   string // name of an object's member
 }
 
-// usage records the variables that a rendering used, in all its parts.
-type usage struct {
+// variableUsage records the variables that a rendering used, in all its parts.
+type variableUsage struct {
 	steps   int
 	used    map[string]bool // top-level names
 	missing map[string]bool
@@ -45,7 +45,7 @@ type usage struct {
 }
 
 // render renders a part. Its only errors are errTooMuchWork and errTooMuchOutput.
-func (p *program) render(values map[string]any, escape bool, used *usage) (string, error) {
+func (p *program) render(values map[string]any, escape bool, used *variableUsage) (string, error) {
 	r := &renderer{escape: escape, scopes: []scope{{value: values, index: -1}}, usage: used}
 	if err := r.renderNodes(p.body); err != nil {
 		return "", err
@@ -337,7 +337,7 @@ func setIfMissing(into map[string]any, names []string, v any) {
 }
 
 func (c *CompiledTemplate) render(given, filled map[string]any) (out Output, err error) {
-	used := &usage{used: map[string]bool{}, missing: map[string]bool{}, nonText: map[string]bool{}}
+	used := &variableUsage{used: map[string]bool{}, missing: map[string]bool{}, nonText: map[string]bool{}}
 	var bad fault.FieldErrors
 	part := func(field string, p *program, escape bool) string {
 		text, err := p.render(filled, escape, used)

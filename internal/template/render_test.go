@@ -55,7 +55,7 @@ func TestLanguage(t *testing.T) {
 			t.Errorf("%s: %v", source, err)
 			continue
 		}
-		got, err := p.render(values(t, given), true, &usage{used: map[string]bool{}, missing: map[string]bool{}, nonText: map[string]bool{}})
+		got, err := p.render(values(t, given), true, &variableUsage{used: map[string]bool{}, missing: map[string]bool{}, nonText: map[string]bool{}})
 		if err != nil || got != want {
 			t.Errorf("%s\n gives %q, %v\n  want %q", source, got, err, want)
 		}
@@ -345,7 +345,7 @@ func TestSelectors(t *testing.T) {
 					t.Errorf("%q matches %s: %t", list, n.Data, m)
 				}
 				key := got[i][len(got[i])-1].key
-				if m && len(candidates(n, map[string][]int{key: {0}}, &budget{steps: 1000})) == 0 {
+				if m && len(candidateRules(n, map[string][]int{key: {0}}, &budget{steps: 1000})) == 0 {
 					t.Errorf("%q is not tried for %s: %q", list, n.Data, key)
 				}
 				if m {

@@ -78,7 +78,7 @@ var (
 )
 
 func scanTemplate(r db.Row) (t Template, err error) {
-	return t, r.Scan(&t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, db.ScanTime(&t.CreatedAt), db.ScanTime(&t.UpdatedAt))
+	return t, r.Scan(&t.ID, &t.Name, &t.Alias, &t.Latest, &t.Published, db.TimeScanner(&t.CreatedAt), db.TimeScanner(&t.UpdatedAt))
 }
 
 // storedVariable is a variable as stored in its row.
@@ -124,7 +124,7 @@ func checkLimits(ctx context.Context, tx *db.Tx, account db.ID, templates, bytes
 
 func scanVersion(r db.Row) (v Version, err error) {
 	var variables string
-	if err := r.Scan(&v.Number, &v.Subject, &v.HTML, &v.Text, &v.InlineCSS, &variables, db.ScanTime(&v.CreatedAt)); err != nil {
+	if err := r.Scan(&v.Number, &v.Subject, &v.HTML, &v.Text, &v.InlineCSS, &variables, db.TimeScanner(&v.CreatedAt)); err != nil {
 		return v, err
 	}
 	v.bytes = len(v.HTML) + len(v.Text) + len(variables)

@@ -75,9 +75,9 @@ func AddDomain(t testing.TB, d *db.DB, account db.ID, name string, owned bool) d
 	return id
 }
 
-// AddMailbox adds an account with a domain and a mailbox of a quota in bytes, and returns the
+// AddAccountWithMailbox adds an account with a domain and a mailbox of a quota in bytes, and returns the
 // mailbox's id. The mailbox has no folders yet.
-func AddMailbox(t testing.TB, d *db.DB, quota int64) db.ID {
+func AddAccountWithMailbox(t testing.TB, d *db.DB, quota int64) db.ID {
 	t.Helper()
 	account, id := AddAccount(t, d), d.NewID()
 	domain := AddDomain(t, d, account, id.String()+".example", true)

@@ -95,9 +95,9 @@ func uniqueIDs(ids []string, most int) []string {
 	return kept
 }
 
-// Find returns the thread of a message that answers these Message-IDs: that of the first known one,
+// FindOrStart returns the thread of a message that answers these Message-IDs: that of the first known one,
 // else a new thread. If domain isn't 0, only messages of that domain count.
-func (t *Threads) Find(ctx context.Context, account, domain db.ID, answers []string) (string, error) {
+func (t *Threads) FindOrStart(ctx context.Context, account, domain db.ID, answers []string) (string, error) {
 	known, err := t.findKnown(ctx, account, domain, answers)
 	if err == nil && known.Thread == "" {
 		known.Thread = t.NewID().String()
@@ -216,7 +216,7 @@ func (t *Threads) chain(ctx context.Context, account, domain db.ID, thread strin
 func buildReferences(chain []Message, parent string) []string {
 	var ids []string
 	for _, l := range chain {
-		if message.IsCitable(l.MessageID) && l.MessageID != parent && !slices.Contains(ids, l.MessageID) {
+		if message.IsUsableMessageID(l.MessageID) && l.MessageID != parent && !slices.Contains(ids, l.MessageID) {
 			ids = append(ids, l.MessageID)
 		}
 	}

@@ -85,9 +85,9 @@ func (u *Users) FlushFailedSignIns(ctx context.Context) error {
 	return nil
 }
 
-// RunFailedSignIns calls FlushFailedSignIns every few seconds until ctx ends, and once more then.
+// RunFailedSignInFlusher calls FlushFailedSignIns every few seconds until ctx ends, and once more then.
 // It passes errors to report.
-func (u *Users) RunFailedSignIns(ctx context.Context, report func(error)) error {
+func (u *Users) RunFailedSignInFlusher(ctx context.Context, report func(error)) error {
 	const every = 2 * time.Second
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -88,10 +88,10 @@ func TestCodesOfASession(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if may, err := h.ShouldWarn(ctx, ann.ID); !may || err != nil {
+		if may, err := h.ShouldWarnOfWrongCodes(ctx, ann.ID); !may || err != nil {
 			t.Error(may, err)
 		}
-		if may, err := h.ShouldWarn(ctx, ann.ID); may || err != nil {
+		if may, err := h.ShouldWarnOfWrongCodes(ctx, ann.ID); may || err != nil {
 			t.Error(may, err)
 		}
 	})

@@ -92,7 +92,7 @@ func redeemLink(ctx context.Context, tx *db.Tx, t Link) error {
 
 func scanLink(r db.Row) (t Link, err error) {
 	var proves, confirms int
-	err = r.Scan(&t.ID, (*string)(&t.Kind), &t.Account, &t.User, &t.Email, &t.Address, (*string)(&t.Role), &proves, &confirms, &t.Inviter, &t.InviterAccount, db.ScanTime(&t.CreatedAt), db.ScanTime(&t.ExpiresAt))
+	err = r.Scan(&t.ID, (*string)(&t.Kind), &t.Account, &t.User, &t.Email, &t.Address, (*string)(&t.Role), &proves, &confirms, &t.Inviter, &t.InviterAccount, db.TimeScanner(&t.CreatedAt), db.TimeScanner(&t.ExpiresAt))
 	t.ProvesAddress = proves != 0
 	if confirms != 0 {
 		t.Kind = LinkConfirmation

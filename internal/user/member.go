@@ -69,7 +69,7 @@ func (u *Users) addMember(ctx context.Context, tx *db.Tx, account, person db.ID,
 // Members lists the people of an account, oldest first.
 func (u *Users) Members(ctx context.Context, account db.ID) ([]Member, error) {
 	return db.All(ctx, u.DB, membersQuery.With(account, maxMembers), func(r db.Row) (m Member, err error) {
-		_, err = m.scan(r, (*string)(&m.Role), db.ScanTime(&m.JoinedAt), &m.ReadsMail)
+		_, err = m.scan(r, (*string)(&m.Role), db.TimeScanner(&m.JoinedAt), &m.ReadsMail)
 		m.ReadsMail = m.ReadsMail || m.Role == RoleOwner
 		return m, err
 	})

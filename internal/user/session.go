@@ -245,7 +245,7 @@ func (u *Users) PruneSessions(ctx context.Context, before time.Time, limit int) 
 func scanSession(r db.Row) (s Session, err error) {
 	var halfway int64
 	var from string
-	_, err = s.User.scan(r, &s.ID, &s.Account, &halfway, &from, &s.UserAgent, db.ScanTime(&s.CreatedAt), db.ScanTime(&s.SeenAt), db.ScanTime(&s.ExpiresAt),
+	_, err = s.User.scan(r, &s.ID, &s.Account, &halfway, &from, &s.UserAgent, db.TimeScanner(&s.CreatedAt), db.TimeScanner(&s.SeenAt), db.TimeScanner(&s.ExpiresAt),
 		(*string)(&s.Role), &s.ReadsMail)
 	s.NeedsSecondFactor = halfway != 0
 	s.RemoteAddr, _ = netip.ParseAddr(from)

@@ -87,7 +87,7 @@ func (u *Users) EnableTOTP(ctx context.Context, who User, text, code string) (re
 	if _, err := decodeSecret(text); err != nil {
 		return nil, err
 	}
-	step, ok := u.findStep(text, code)
+	step, ok := u.findTimeStep(text, code)
 	if !ok {
 		return nil, wrongCodeError()
 	}
@@ -97,7 +97,7 @@ func (u *Users) EnableTOTP(ctx context.Context, who User, text, code string) (re
 		if err := tx.ExecOrFail(ctx, setTOTPQuery.With(who.ID, u.Key.Seal(totpPurpose, []byte(text)), step), on); err != nil {
 			return err
 		}
-		return tx.Run(ctx, replaceRecoveryCodes(who.ID, hashes)...)
+		return tx.Run(ctx, recoveryCodeStatements(who.ID, hashes)...)
 	})
 	return recovery, err
 }
@@ -116,7 +116,7 @@ func (u *Users) ReplaceRecoveryCodes(ctx context.Context, in Session, code strin
 		return nil, err
 	}
 	codes, hashes := generateRecoveryCodes()
-	return codes, u.DB.Run(ctx, replaceRecoveryCodes(in.User.ID, hashes)...)
+	return codes, u.DB.Run(ctx, recoveryCodeStatements(in.User.ID, hashes)...)
 }
 
 // CountRecoveryCodes returns the number of unused recovery codes.
@@ -192,8 +192,8 @@ func tooManyCodesError(limited error) error {
 	return f
 }
 
-// ShouldWarn reports whether to warn a user now of too many wrong codes: once a day.
-func (u *Users) ShouldWarn(ctx context.Context, id db.ID) (bool, error) {
+// ShouldWarnOfWrongCodes reports whether to warn a user now of too many wrong codes: once a day.
+func (u *Users) ShouldWarnOfWrongCodes(ctx context.Context, id db.ID) (bool, error) {
 	_, err := u.Logins.Take(ctx, ratelimit.Limit{Credential: credentialOf("factor warning", id), Burst: 1, Interval: 24 * time.Hour})
 	if fault.Is(err, fault.RateLimited) {
 		return false, nil
@@ -211,15 +211,15 @@ func (u *Users) consumeCode(ctx context.Context, s storedUser, code string) (ok 
 		return false, err
 	}
 	statement := consumeRecoveryQuery.With(s.ID, secret.HashToken(normalizeCode(code)))
-	if step, right := u.findStep(string(text), code); right {
+	if step, right := u.findTimeStep(string(text), code); right {
 		statement = consumeStepQuery.With(s.ID, step)
 	}
 	n, err := u.DB.Exec(ctx, statement)
 	return n > 0, err
 }
 
-// findStep finds the time step of a code.
-func (u *Users) findStep(text, code string) (step int64, ok bool) {
+// findTimeStep finds the time step of a code.
+func (u *Users) findTimeStep(text, code string) (step int64, ok bool) {
 	code = normalizeCode(code)
 	now := u.Now().Unix() / totpStep
 	for step := now - totpSkewSteps; step <= now+totpSkewSteps; step++ {
@@ -251,7 +251,7 @@ func generateRecoveryCodes() (codes []string, hashes [][]byte) {
 	return codes, hashes
 }
 
-func replaceRecoveryCodes(who db.ID, hashes [][]byte) []db.Statement {
+func recoveryCodeStatements(who db.ID, hashes [][]byte) []db.Statement {
 	all := []db.Statement{clearRecoveryQuery.With(who)}
 	for _, h := range hashes {
 		all = append(all, addRecoveryQuery.With(who, h))

@@ -83,7 +83,7 @@ func scanUser(r db.Row) (s storedUser, err error) {
 
 // scan reads a row of userColumns and more. It returns the sealed second factor.
 func (u *User) scan(r db.Row, more ...any) (totp []byte, err error) {
-	err = r.Scan(append([]any{&u.ID, &u.Email, &u.Address, &u.Name, &totp, db.ScanTime(&u.CreatedAt), db.ScanTime(&u.VerifiedAt)}, more...)...)
+	err = r.Scan(append([]any{&u.ID, &u.Email, &u.Address, &u.Name, &totp, db.TimeScanner(&u.CreatedAt), db.TimeScanner(&u.VerifiedAt)}, more...)...)
 	u.TOTP = len(totp) > 0
 	return totp, err
 }
@@ -135,7 +135,7 @@ func (n *CreateParams) check() (err error) {
 	}
 	n.Name = strings.TrimSpace(n.Name)
 	bad = append(bad, checkName(n.Name)...)
-	bad = append(bad, credential.Check("password", n.Password)...)
+	bad = append(bad, credential.CheckNewPassword("password", n.Password)...)
 	return bad.Err()
 }
 
@@ -175,7 +175,7 @@ func (u *Users) create(ctx context.Context, n CreateParams, proven bool, also fu
 		if proven {
 			made.VerifiedAt = now
 		}
-		there, free, err := u.freeAddress(ctx, tx, n.emailKey)
+		there, free, err := u.deleteUserWithoutAccount(ctx, tx, n.emailKey)
 		switch {
 		case err != nil:
 		case free:
@@ -200,14 +200,14 @@ func (u *Users) create(ctx context.Context, n CreateParams, proven bool, also fu
 // lockByEmail finds and locks the user of an address for a change; false if there is none.
 func (u *Users) lockByEmail(ctx context.Context, tx *db.Tx, key string) (who User, ok bool, err error) {
 	who.Email = key
-	err = tx.One(ctx, lockEmailQuery.With(key), &who.ID, &who.Name, db.ScanTime(&who.VerifiedAt))
+	err = tx.One(ctx, lockEmailQuery.With(key), &who.ID, &who.Name, db.TimeScanner(&who.VerifiedAt))
 	return who, err == nil, db.IfNoRow(err, nil)
 }
 
-// freeAddress deletes the user of an address who belongs to no account any more; without an account
+// deleteUserWithoutAccount deletes the user of an address who belongs to no account any more; without an account
 // that user can't sign in, and so accepts no other invitation. It reports whether the address is
 // free, or else returns its user.
-func (u *Users) freeAddress(ctx context.Context, tx *db.Tx, key string) (there User, free bool, err error) {
+func (u *Users) deleteUserWithoutAccount(ctx context.Context, tx *db.Tx, key string) (there User, free bool, err error) {
 	there, ok, err := u.lockByEmail(ctx, tx, key)
 	if err != nil || !ok {
 		return there, !ok, err
@@ -259,7 +259,7 @@ func (u *Users) ChangePassword(ctx context.Context, in Session, current, passwor
 	if !ok {
 		bad.Add("current", "wrong", "This is not your present password.")
 	}
-	bad = append(bad, credential.Check("password", password)...)
+	bad = append(bad, credential.CheckNewPassword("password", password)...)
 	if err := bad.Err(); err != nil {
 		return err
 	}

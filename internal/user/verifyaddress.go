@@ -132,7 +132,7 @@ func (u *Users) ResetPassword(ctx context.Context, token, password string, keep 
 	if t.Kind != LinkReset {
 		return fault.New(fault.NotFound, "link_over", "This link is not for a new password.")
 	}
-	if err := credential.Check("password", password).Err(); err != nil {
+	if err := credential.CheckNewPassword("password", password).Err(); err != nil {
 		return err
 	}
 	phc, err := u.Hasher.Hash(ctx, credential.Requester{Target: t.User.String()}, password)

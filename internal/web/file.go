@@ -33,7 +33,7 @@ func RawFile(id string, r *blob.Reader) *File {
 
 // AttachmentFile returns the attachment n of a message, with a media type that is safe in browsers.
 // It returns nil if the message has no such attachment. It closes r, unless it returns a file.
-func AttachmentFile(index *message.Index, r *blob.Reader, n string) (*File, error) {
+func AttachmentFile(index *message.Structure, r *blob.Reader, n string) (*File, error) {
 	number, err := strconv.Atoi(n)
 	if err == nil && strconv.Itoa(number) == n {
 		f, body, ok, err := summary.OpenAttachment(r, index, number)

@@ -37,7 +37,7 @@ type API interface {
 // expect only MTA-STS policies and settings for mail clients in cleartext, and ACME challenges,
 // which are answered before.
 func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	domain, isPolicy := policyDomain(r)
+	domain, isPolicy := stsPolicyDomain(r)
 	switch {
 	case s.Sandbox || listener.IsEncrypted(r) || isPolicy || s.API.AllowsCleartext(r):
 	case r.URL.Path == "/api" || strings.HasPrefix(r.URL.Path, "/api/"):
@@ -53,7 +53,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, _, _ := strings.Cut(r.Host, ":")
 	switch {
 	case isPolicy:
-		s.servePolicy(domain, w, r)
+		s.serveSTSPolicy(domain, w, r)
 	case s.API.Matches(r) || !s.Sandbox && !strings.EqualFold(name, s.Host):
 		s.APIHandler.ServeHTTP(w, r)
 	default:
@@ -61,16 +61,16 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// policyDomain returns the domain whose MTA-STS policy is requested, from the request's Host (RFC
+// stsPolicyDomain returns the domain whose MTA-STS policy is requested, from the request's Host (RFC
 // 8461 §3.3).
-func policyDomain(r *http.Request) (domain string, ok bool) {
+func stsPolicyDomain(r *http.Request) (domain string, ok bool) {
 	name, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
 	domain, ok = strings.CutPrefix(name, "mta-sts.")
 	return strings.TrimSuffix(domain, "."), ok && domain != ""
 }
 
-// servePolicy answers requests to mta-sts.<domain>: with the domain's policy, and nothing else.
-func (s *Site) servePolicy(domain string, w http.ResponseWriter, r *http.Request) {
+// serveSTSPolicy answers requests to mta-sts.<domain>: with the domain's policy, and nothing else.
+func (s *Site) serveSTSPolicy(domain string, w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path != "/.well-known/mta-sts.txt" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		http.NotFound(w, r)
 		return

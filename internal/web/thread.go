@@ -56,8 +56,8 @@ func (s *Services) ThreadPage(ctx context.Context, account, domain db.ID, thread
 	return page[:min(len(page), limit)], len(page) > limit, nil
 }
 
-// DropDeletedMailboxes removes the received messages in deleted mailboxes.
-func (s *Services) DropDeletedMailboxes(ctx context.Context, account db.ID, page []ThreadMessage) ([]ThreadMessage, error) {
+// OmitDeletedMailboxMessages removes the received messages in deleted mailboxes.
+func (s *Services) OmitDeletedMailboxMessages(ctx context.Context, account db.ID, page []ThreadMessage) ([]ThreadMessage, error) {
 	exists := map[db.ID]bool{}
 	for _, m := range page {
 		if m.Received == nil {

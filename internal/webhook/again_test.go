@@ -51,7 +51,7 @@ func TestRedeliver(t *testing.T) {
 		if d.State != webhook.Delivered || d.Attempts != 3 || len(attempts) != 3 || attempts[0].Code != 200 || attempts[1].Code != 500 || attempts[2].Code != 200 {
 			t.Errorf("%+v, %+v", d, attempts)
 		}
-		if body, err := h.hooks.Body(t.Context(), h.account, w.ID, id, true); err != nil || !bytes.Equal(body, first.body) {
+		if body, err := h.hooks.DeliveryBody(t.Context(), h.account, w.ID, id, true); err != nil || !bytes.Equal(body, first.body) {
 			t.Errorf("body %s, %v", body, err)
 		}
 		for state, want := range map[string]int{"": 1, webhook.Delivered: 1, webhook.Pending: 0, webhook.Failed: 0} {
@@ -67,7 +67,7 @@ func TestReplay(t *testing.T) {
 	each(t, func(t *testing.T, h *fixture) {
 		r := listen(t, nil)
 		h.record(event.Bounce, 3) // before the webhook existed
-		h.recordAll(h.newAccount(), func(i int) event.Input { return event.Input{Kind: event.Bounce, Data: data{i}} }, 3)
+		h.recordAll(h.newAccount(), func(i int) event.RecordParams { return event.RecordParams{Kind: event.Bounce, Data: data{i}} }, 3)
 		h.newest()
 		between := h.now()
 		h.forward(time.Second)

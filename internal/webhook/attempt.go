@@ -67,7 +67,7 @@ func (l *dispatcher) handleResult(a finishedAttempt) {
 	}
 	o := l.evaluate(a)
 	l.h.writeWG.Go(func() {
-		o.err = l.h.settle(l.id, o)
+		o.err = l.h.writeOutcome(l.id, o)
 		l.written <- *o
 	})
 }
@@ -75,7 +75,7 @@ func (l *dispatcher) handleResult(a finishedAttempt) {
 // evaluate derives the outcome of an attempt for its delivery and its webhook.
 func (l *dispatcher) evaluate(a finishedAttempt) *outcome {
 	o := &outcome{finishedAttempt: a, lease: l.lease, revision: l.revision, n: a.item.attempts + 1, tries: a.item.tries + 1}
-	before := l.circuit
+	before := l.circuitBreaker
 	switch {
 	case a.result.accepted():
 		o.state = Delivered
@@ -91,11 +91,11 @@ func (l *dispatcher) evaluate(a finishedAttempt) *outcome {
 		o.disableReason = l.disableReason(a.result)
 	}
 	if a.generation != l.generation { // results from before the reset don't count
-		l.circuit, o.disableReason = before, ""
+		l.circuitBreaker, o.disableReason = before, ""
 	}
-	o.circuit = l.circuit
+	o.circuit = l.circuitBreaker
 	o.circuitChanged = before.failingSince.IsZero() != o.circuit.failingSince.IsZero() || before.level != o.circuit.level || !before.pausedUntil.Equal(o.circuit.pausedUntil)
-	latest := l.circuit
+	latest := l.circuitBreaker
 	l.latestCircuit.Store(&latest)
 	o.latestCircuit = &l.latestCircuit
 	return o

@@ -11,7 +11,7 @@ import (
 // intervals. A single failure causes no pause.
 func TestCircuit(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	c := circuit{limit: 1}
+	c := circuitBreaker{limit: 1}
 	for _, want := range []int{2, 4, 8, 10, 10} {
 		if c.recordSuccess(); c.limit != want {
 			t.Fatalf("limit %d, want %d", c.limit, want)
@@ -50,7 +50,7 @@ func TestCircuit(t *testing.T) {
 // A single delivery never waits longer than its schedule says.
 func TestCircuitKeepsSchedule(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
-	c := circuit{limit: 1}
+	c := circuitBreaker{limit: 1}
 	for n := 1; n < len(retryDelays); n++ {
 		c.recordFailure(c.level, now, 0)
 		next, _ := nextAttempt(n, now, 0)

@@ -42,9 +42,9 @@ var (
 			ORDER BY position LIMIT 1000) AS e), position) WHERE id = 1`)
 )
 
-// Creator creates the deliveries of new events. It is separate from Service because the event log
+// DeliveryCreator creates the deliveries of new events. It is separate from Service because the event log
 // needs it, and Service needs the event log.
-type Creator struct {
+type DeliveryCreator struct {
 	hub *notify.Hub
 	now func() time.Time
 
@@ -52,14 +52,14 @@ type Creator struct {
 	pendingWakes []db.ID // webhooks that got deliveries in the sequencer's current batch
 }
 
-// NewCreator returns a Creator. Its methods are for event.Log.
-func NewCreator(hub *notify.Hub, now func() time.Time) *Creator {
-	return &Creator{hub: hub, now: now}
+// NewDeliveryCreator returns a Creator. Its methods are for event.Log.
+func NewDeliveryCreator(hub *notify.Hub, now func() time.Time) *DeliveryCreator {
+	return &DeliveryCreator{hub: hub, now: now}
 }
 
 // CreateDeliveries creates the deliveries of the events that were just numbered, in the sequencer's
 // transaction: exactly one for each event and webhook.
-func (c *Creator) CreateDeliveries(b *db.Batch) {
+func (c *DeliveryCreator) CreateDeliveries(b *db.Batch) {
 	now := db.Micros(c.now())
 	c.mu.Lock()
 	c.pendingWakes = c.pendingWakes[:0] // the mutation may run again
@@ -77,7 +77,7 @@ func (c *Creator) CreateDeliveries(b *db.Batch) {
 
 // WakeDeliveries wakes the dispatchers of the webhooks that got deliveries, after the commit of the
 // sequencer's transaction.
-func (c *Creator) WakeDeliveries() {
+func (c *DeliveryCreator) WakeDeliveries() {
 	c.mu.Lock()
 	arrived := c.pendingWakes
 	c.pendingWakes = nil

@@ -109,22 +109,22 @@ func TestMatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		events := []struct {
-			event.Input
+			event.RecordParams
 			want string
 		}{
-			{event.Input{Kind: event.Bounce}, "all bounce two"},
-			{event.Input{Kind: event.Bounce, Domain: first}, "all both bounce first two"},
-			{event.Input{Kind: event.DeliveryStatus, Domain: second}, "all both either two"},
-			{event.Input{Kind: event.InboundEmail, Domain: first, Mailbox: box}, "all both box either first"},
-			{event.Input{Kind: event.InboundEmail, Mailbox: first}, "all"},
-			{event.Input{Kind: event.RateLimitWarning}, "all"},
+			{event.RecordParams{Kind: event.Bounce}, "all bounce two"},
+			{event.RecordParams{Kind: event.Bounce, Domain: first}, "all both bounce first two"},
+			{event.RecordParams{Kind: event.DeliveryStatus, Domain: second}, "all both either two"},
+			{event.RecordParams{Kind: event.InboundEmail, Domain: first, Mailbox: box}, "all both box either first"},
+			{event.RecordParams{Kind: event.InboundEmail, Mailbox: first}, "all"},
+			{event.RecordParams{Kind: event.RateLimitWarning}, "all"},
 		}
-		h.recordAll(h.account, func(i int) event.Input {
-			e := events[i].Input
+		h.recordAll(h.account, func(i int) event.RecordParams {
+			e := events[i].RecordParams
 			e.Data = data{i}
 			return e
 		}, len(events))
-		h.recordAll(other, func(int) event.Input { return event.Input{Kind: event.Bounce, Data: data{len(events)}} }, 1)
+		h.recordAll(other, func(int) event.RecordParams { return event.RecordParams{Kind: event.Bounce, Data: data{len(events)}} }, 1)
 		got, total := make([][]string, len(events)+1), 1
 		for _, e := range events {
 			total += len(strings.Fields(e.want))

@@ -115,10 +115,10 @@ func (h *Service) delivery(ctx context.Context, hook, id db.ID) (Delivery, error
 	return db.Find(ctx, h.o.DB, deliveryQuery.With(hook, id), errDeliveryNotFound, scanDelivery)
 }
 
-// Body returns the body of a delivery: the bytes that are signed. It returns nil if they contain
+// DeliveryBody returns the body of a delivery: the bytes that are signed. It returns nil if they contain
 // the content of mail and the caller may not read mail, and a fault.Conflict if the event is no
 // longer stored.
-func (h *Service) Body(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
+func (h *Service) DeliveryBody(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ func (h *Service) Redeliver(ctx context.Context, account, hook, id db.ID) (Deliv
 	if err != nil {
 		return Delivery{}, err
 	}
-	if _, err := h.Body(ctx, account, hook, id, true); err != nil {
+	if _, err := h.DeliveryBody(ctx, account, hook, id, true); err != nil {
 		return Delivery{}, err
 	}
 	if w.Status != StatusEnabled {
@@ -191,8 +191,8 @@ func (h *Service) body(ctx context.Context, account, hook, id db.ID, mail bool) 
 }
 
 func scanDelivery(r db.Row) (d Delivery, err error) {
-	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, db.ScanTime(&d.NextAt), &d.Code, &d.Error, &d.Test,
-		db.ScanTime(&d.CreatedAt), db.ScanTime(&d.UpdatedAt), &d.Domain, &d.Content)
+	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, db.TimeScanner(&d.NextAt), &d.Code, &d.Error, &d.Test,
+		db.TimeScanner(&d.CreatedAt), db.TimeScanner(&d.UpdatedAt), &d.Domain, &d.Content)
 	if d.State != Pending {
 		d.NextAt = time.Time{}
 	}
@@ -202,7 +202,7 @@ func scanDelivery(r db.Row) (d Delivery, err error) {
 func scanAttempt(r db.Row) (a Attempt, err error) {
 	var micros int64
 	var headers string
-	if err := r.Scan(&a.Number, db.ScanTime(&a.StartedAt), &micros, &headers, &a.Code, &a.Error, &a.Detail, &a.Response, db.ScanTime(&a.NextAt)); err != nil {
+	if err := r.Scan(&a.Number, db.TimeScanner(&a.StartedAt), &micros, &headers, &a.Code, &a.Error, &a.Detail, &a.Response, db.TimeScanner(&a.NextAt)); err != nil {
 		return a, err
 	}
 	a.Duration = time.Duration(micros) * time.Microsecond

@@ -62,10 +62,10 @@ type dispatcher struct {
 	id            db.ID
 	lease         db.ID
 	stale         atomic.Bool // this node changed the row
-	latestCircuit atomic.Pointer[circuit]
+	latestCircuit atomic.Pointer[circuitBreaker]
 
 	settings
-	circuit
+	circuitBreaker
 	client     *client
 	arrivals   int64
 	generation int64
@@ -84,9 +84,9 @@ type dispatcher struct {
 	written    chan outcome
 }
 
-func (h *Service) newDispatcher(id, leaseID db.ID, c circuit) *dispatcher {
+func (h *Service) newDispatcher(id, leaseID db.ID, c circuitBreaker) *dispatcher {
 	return &dispatcher{
-		h: h, id: id, lease: leaseID, circuit: c, moreDue: true, inFlight: map[db.ID]windowDelivery{},
+		h: h, id: id, lease: leaseID, circuitBreaker: c, moreDue: true, inFlight: map[db.ID]windowDelivery{},
 		finished: make(chan finishedAttempt, maxConcurrent), written: make(chan outcome, maxConcurrent),
 	}
 }
@@ -164,7 +164,7 @@ func (l *dispatcher) reload(ctx context.Context) bool {
 	}
 	if life != l.generation {
 		if l.generation != 0 {
-			l.circuit = circuit{limit: 1}
+			l.circuitBreaker = circuitBreaker{limit: 1}
 		}
 		l.generation = life
 	}
@@ -241,7 +241,7 @@ func (l *dispatcher) readDue(ctx context.Context) {
 		return
 	}
 	var next time.Time
-	err = l.h.o.DB.One(ctx, nextDueDeliveryQuery.With(l.id, db.Micros(now)), db.ScanTime(&next))
+	err = l.h.o.DB.One(ctx, nextDueDeliveryQuery.With(l.id, db.Micros(now)), db.TimeScanner(&next))
 	if db.IfNoRow(err, nil) != nil {
 		l.handleError(ctx, "reading what is due for a webhook", err)
 		return

@@ -97,7 +97,7 @@ func build(t testing.TB, url string, options ...option) *fixture {
 func furnish(t testing.TB, d *db.DB, node *lease.Node, options ...option) *fixture {
 	t.Helper()
 	h := &fixture{t: t, db: d, node: node, hub: &notify.Hub{}, key: testkit.Key(t), told: make(chan told, 1<<17), stop: func() {}}
-	creator := webhook.NewCreator(h.hub, h.now)
+	creator := webhook.NewDeliveryCreator(h.hub, h.now)
 	h.log = &event.Log{
 		DB: d, Node: node, Hub: h.hub, Now: h.now, RemoveContent: func(string, json.RawMessage) (any, error) { return nil, nil },
 		OnNumbering: []func(*db.Batch){creator.CreateDeliveries}, AfterNumbering: []func(){creator.WakeDeliveries},
@@ -197,10 +197,10 @@ type data struct {
 // record records n events of a kind in one transaction.
 func (h *fixture) record(kind string, n int) {
 	h.t.Helper()
-	h.recordAll(h.account, func(i int) event.Input { return event.Input{Kind: kind, Data: data{i}} }, n)
+	h.recordAll(h.account, func(i int) event.RecordParams { return event.RecordParams{Kind: kind, Data: data{i}} }, n)
 }
 
-func (h *fixture) recordAll(account db.ID, of func(int) event.Input, n int) {
+func (h *fixture) recordAll(account db.ID, of func(int) event.RecordParams, n int) {
 	h.t.Helper()
 	if err := h.db.Tx(h.t.Context(), func(tx *db.Tx) error {
 		for i := range n {

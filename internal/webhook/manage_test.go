@@ -148,12 +148,12 @@ func TestManage(t *testing.T) {
 			"get":        second(h.hooks.Get(ctx, other, w.ID)),
 			"update":     second(h.hooks.Update(ctx, other, w.ID, webhook.Change{Description: &text})),
 			"delete":     h.hooks.Delete(ctx, other, w.ID),
-			"rotate":     third(h.hooks.Rotate(ctx, other, w.ID, 0)),
+			"rotate":     third(h.hooks.RotateSecret(ctx, other, w.ID, 0)),
 			"test":       third(h.hooks.Test(ctx, other, w.ID, "")),
 			"deliveries": third(h.hooks.Deliveries(ctx, other, w.ID, "", db.Page{})),
 			"delivery":   third(h.hooks.Delivery(ctx, other, w.ID, 1)),
 			"mine":       third(h.hooks.Delivery(ctx, h.account, w.ID, 1)),
-			"body":       second(h.hooks.Body(ctx, other, w.ID, 1, true)),
+			"body":       second(h.hooks.DeliveryBody(ctx, other, w.ID, 1, true)),
 			"redeliver":  second(h.hooks.Redeliver(ctx, other, w.ID, 1)),
 			"replay":     second(h.hooks.Replay(ctx, other, w.ID, time.Now(), false)),
 		} {
@@ -264,7 +264,7 @@ func TestRotate(t *testing.T) {
 			}
 		}
 		expect("the first", first, true, true)
-		is, fresh, err := h.hooks.Rotate(t.Context(), h.account, w.ID, webhook.SecretOverlap)
+		is, fresh, err := h.hooks.RotateSecret(t.Context(), h.account, w.ID, webhook.SecretOverlap)
 		if err != nil || fresh == first || is.OldSecretUntil.Sub(h.now()) > 24*time.Hour || is.OldSecretUntil.Sub(h.now()) < 24*time.Hour-waitLimit {
 			t.Fatalf("%+v, %v", is, err)
 		}
@@ -273,11 +273,11 @@ func TestRotate(t *testing.T) {
 		h.forward(24*time.Hour + time.Second)
 		expect("the old one, a day later", first, false, false)
 		expect("the new one, a day later", fresh, true, true)
-		_, leaked, err := h.hooks.Rotate(t.Context(), h.account, w.ID, webhook.SecretOverlap)
+		_, leaked, err := h.hooks.RotateSecret(t.Context(), h.account, w.ID, webhook.SecretOverlap)
 		if err != nil {
 			t.Fatal(err)
 		}
-		is, last, err := h.hooks.Rotate(t.Context(), h.account, w.ID, 0)
+		is, last, err := h.hooks.RotateSecret(t.Context(), h.account, w.ID, 0)
 		if err != nil || !is.OldSecretUntil.IsZero() {
 			t.Fatalf("%+v, %v", is, err)
 		}

@@ -74,7 +74,7 @@ func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Ti
 	for seen := 0; seen < maxReplay; {
 		var to, count int64
 		var last time.Time
-		if err := h.o.DB.One(ctx, replayChunkQuery.With(account, from), &to, &count, db.ScanTime(&last)); err != nil || count == 0 {
+		if err := h.o.DB.One(ctx, replayChunkQuery.With(account, from), &to, &count, db.TimeScanner(&last)); err != nil || count == 0 {
 			return out, err
 		}
 		n, err := h.replay(ctx, replayEventsQuery.With(account, hook, from, to, db.Micros(h.o.Now()), db.Micros(since), missing), hook)

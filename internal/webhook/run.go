@@ -90,7 +90,7 @@ func (h *Service) takeOver(ctx context.Context) error {
 		return err
 	}
 	leaseID, _ := h.o.Node.Lease()
-	return lease.Reconcile(ctx, h.o.DB, func(above db.ID) db.Statement {
+	return lease.ReleaseOrphans(ctx, h.o.DB, func(above db.ID) db.Statement {
 		return leasedQuery.With(leaseID, above, lease.BatchRows)
 	}, db.ScanID, func(id db.ID) bool {
 		h.mu.Lock()
@@ -120,7 +120,7 @@ func (h *Service) atCapacity() bool {
 func (h *Service) claim(ctx context.Context) (time.Duration, error) {
 	for {
 		var due time.Time
-		if err := h.o.DB.One(ctx, nextDueQuery.With(), db.ScanTime(&due)); err != nil {
+		if err := h.o.DB.One(ctx, nextDueQuery.With(), db.TimeScanner(&due)); err != nil {
 			return pollInterval, db.IfNoRow(err, nil)
 		}
 		now := h.o.Now()
@@ -152,8 +152,8 @@ func (h *Service) claimDue(ctx context.Context, leaseID db.ID, now time.Time, ca
 		batchers = batchers[:0]
 		b.Queue(claimQuery.With(leaseID, db.Micros(now), capacity)).Each(func(r db.Row) error {
 			var id db.ID
-			c := circuit{limit: 1}
-			err := r.Scan(&id, db.ScanTime(&c.failingSince), &c.level, db.ScanTime(&c.pausedUntil))
+			c := circuitBreaker{limit: 1}
+			err := r.Scan(&id, db.TimeScanner(&c.failingSince), &c.level, db.TimeScanner(&c.pausedUntil))
 			batchers = append(batchers, h.newDispatcher(id, leaseID, c))
 			return err
 		})

@@ -68,8 +68,8 @@ func parseRetryAfter(value string, now time.Time) time.Duration {
 	return min(max(at.Sub(now), 0), maxRetryAfter)
 }
 
-// circuit limits a webhook's attempts by the results of the last ones.
-type circuit struct {
+// circuitBreaker limits a webhook's attempts by the results of the last ones.
+type circuitBreaker struct {
 	limit        int       // maximum of concurrent attempts
 	failures     int       // failures in a row
 	level        int       // 0 while closed, otherwise the number of pauses so far
@@ -78,13 +78,13 @@ type circuit struct {
 }
 
 // recordSuccess records an attempt that the receiver accepted.
-func (c *circuit) recordSuccess() {
-	*c = circuit{limit: min(max(2*c.limit, 2), maxConcurrent)}
+func (c *circuitBreaker) recordSuccess() {
+	*c = circuitBreaker{limit: min(max(2*c.limit, 2), maxConcurrent)}
 }
 
 // recordFailure records a failed attempt that began at a level. wish is the receiver's Retry-After;
 // it applies to all deliveries of the webhook.
-func (c *circuit) recordFailure(level int, now time.Time, wish time.Duration) {
+func (c *circuitBreaker) recordFailure(level int, now time.Time, wish time.Duration) {
 	c.failures++
 	if c.failingSince.IsZero() {
 		c.failingSince = now
@@ -102,7 +102,7 @@ func (c *circuit) recordFailure(level int, now time.Time, wish time.Duration) {
 	}
 }
 
-func (c *circuit) pause(until time.Time) {
+func (c *circuitBreaker) pause(until time.Time) {
 	if until.After(c.pausedUntil) {
 		c.pausedUntil = until
 	}

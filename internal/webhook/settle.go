@@ -20,11 +20,11 @@ type outcome struct {
 	tries          int
 	state          string
 	nextAt         time.Time // time of the next attempt, while pending
-	circuit        circuit
-	circuitChanged bool                     // the circuit differs from its row
-	latestCircuit  *atomic.Pointer[circuit] // latest circuit of the dispatcher
-	disableReason  string                   // the reason to disable the webhook; "" for none
-	err            error                    // error from writing the outcome
+	circuit        circuitBreaker
+	circuitChanged bool                            // the circuit differs from its row
+	latestCircuit  *atomic.Pointer[circuitBreaker] // latest circuit of the dispatcher
+	disableReason  string                          // the reason to disable the webhook; "" for none
+	err            error                           // error from writing the outcome
 }
 
 var (
@@ -40,10 +40,10 @@ var (
 		WHERE id = $1 AND revision = $2 AND status = 'enabled' RETURNING account`)
 )
 
-// settle writes an outcome with its attempt and its effect on the webhook in one commit. It retries
+// writeOutcome writes an outcome with its attempt and its effect on the webhook in one commit. It retries
 // until the commit succeeds, the delivery was changed elsewhere (errSuperseded), the outcome of the
 // commit is unknown, or the service stops.
-func (h *Service) settle(hook db.ID, o *outcome) (err error) {
+func (h *Service) writeOutcome(hook db.ID, o *outcome) (err error) {
 	if h.onSettled != nil {
 		defer func() { h.onSettled(hook, o, err) }()
 	}

@@ -50,7 +50,7 @@ func TestSettledOutOfOrder(t *testing.T) {
 		}
 		failure, success := land(1, 500), land(2, 200)
 		for _, o := range []*outcome{success, failure} {
-			if err := h.settle(w.ID, o); err != nil {
+			if err := h.writeOutcome(w.ID, o); err != nil {
 				t.Fatal(err)
 			}
 		}

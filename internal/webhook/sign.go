@@ -21,9 +21,9 @@ const (
 	HeaderID        = "X-Event-ID"
 	HeaderTimestamp = "X-Service-Timestamp"
 
-	StandardID        = "webhook-id"
-	StandardTimestamp = "webhook-timestamp"
-	StandardSignature = "webhook-signature"
+	HeaderStandardID        = "webhook-id"
+	HeaderStandardTimestamp = "webhook-timestamp"
+	HeaderStandardSignature = "webhook-signature"
 )
 
 // secretPrefix begins every secret.
@@ -57,12 +57,12 @@ func Sign(secret string, old []string, id string, at time.Time, body []byte) htt
 	mac.Write(body)
 	// The map keys have the documented spelling, not the canonical one; HTTP ignores case.
 	return http.Header{
-		HeaderSignature:   {"sha256=" + hex.EncodeToString(mac.Sum(nil))},
-		HeaderID:          {id},
-		HeaderTimestamp:   {unix},
-		StandardID:        {id},
-		StandardTimestamp: {unix},
-		StandardSignature: {strings.Join(signatures, " ")},
+		HeaderSignature:         {"sha256=" + hex.EncodeToString(mac.Sum(nil))},
+		HeaderID:                {id},
+		HeaderTimestamp:         {unix},
+		HeaderStandardID:        {id},
+		HeaderStandardTimestamp: {unix},
+		HeaderStandardSignature: {strings.Join(signatures, " ")},
 	}
 }
 

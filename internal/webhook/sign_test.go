@@ -39,7 +39,7 @@ func standard(secret string, h http.Header, body []byte) error {
 // The example of the Standard Webhooks specification.
 func TestSignStandard(t *testing.T) {
 	h := webhook.Sign("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", nil, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
-	if got := h[webhook.StandardSignature][0]; got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" { //nolint:staticcheck // the spelling is the specification's
+	if got := h[webhook.HeaderStandardSignature][0]; got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" { //nolint:staticcheck // the spelling is the specification's
 		t.Errorf("got %s", got)
 	}
 }

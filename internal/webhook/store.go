@@ -226,7 +226,7 @@ func (h *Service) update(ctx context.Context, was Webhook, c Change) error {
 	if c.NoMailRead && !allowedWithoutMailRead(was, n) {
 		return errMissingMailScope
 	}
-	assign(&is.Status, c.Status)
+	assignIfSet(&is.Status, c.Status)
 	if is.Status != was.Status {
 		is.StatusAt, is.Reason = now, ""
 		if is.Status == StatusDisabled {
@@ -255,16 +255,16 @@ func allowedWithoutMailRead(was Webhook, n Spec) bool {
 // apply returns the webhook's settings after a change.
 func (c *Change) apply(w Webhook) Spec {
 	n := Spec{URL: w.URL, Kinds: w.Kinds, Domains: w.Domains, Mailboxes: w.Mailboxes, Description: w.Description, Content: w.Content}
-	assign(&n.URL, c.URL)
-	assign(&n.Kinds, c.Kinds)
-	assign(&n.Domains, c.Domains)
-	assign(&n.Mailboxes, c.Mailboxes)
-	assign(&n.Description, c.Description)
-	assign(&n.Content, c.Content)
+	assignIfSet(&n.URL, c.URL)
+	assignIfSet(&n.Kinds, c.Kinds)
+	assignIfSet(&n.Domains, c.Domains)
+	assignIfSet(&n.Mailboxes, c.Mailboxes)
+	assignIfSet(&n.Description, c.Description)
+	assignIfSet(&n.Content, c.Content)
 	return n
 }
 
-func assign[T any](dst, value *T) {
+func assignIfSet[T any](dst, value *T) {
 	if value != nil {
 		*dst = *value
 	}
@@ -279,10 +279,10 @@ func (h *Service) Delete(ctx context.Context, account, id db.ID) error {
 	})
 }
 
-// Rotate generates a new secret for a webhook and returns it. The new secret signs
+// RotateSecret generates a new secret for a webhook and returns it. The new secret signs
 // X-Service-Signature at once. In webhook-signature the old secret also signs for overlap, which is
 // usually, and at most, SecretOverlap. With 0 only the new one signs.
-func (h *Service) Rotate(ctx context.Context, account, id db.ID, overlap time.Duration) (Webhook, string, error) {
+func (h *Service) RotateSecret(ctx context.Context, account, id db.ID, overlap time.Duration) (Webhook, string, error) {
 	var s secrets
 	err := h.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		var revision int64
@@ -320,8 +320,8 @@ func (h *Service) notifyChanged(id db.ID) {
 
 func scanWebhook(r db.Row) (w Webhook, err error) {
 	var kinds, domains, mailboxes string
-	err = r.Scan(&w.ID, &w.Account, &w.URL, &w.Description, &kinds, &domains, &mailboxes, &w.Status, &w.Reason, db.ScanTime(&w.StatusAt),
-		db.ScanTime(&w.OldSecretUntil), db.ScanTime(&w.CreatedAt), db.ScanTime(&w.UpdatedAt), db.ScanTime(&w.FailingSince), &w.revision, &w.Content)
+	err = r.Scan(&w.ID, &w.Account, &w.URL, &w.Description, &kinds, &domains, &mailboxes, &w.Status, &w.Reason, db.TimeScanner(&w.StatusAt),
+		db.TimeScanner(&w.OldSecretUntil), db.TimeScanner(&w.CreatedAt), db.TimeScanner(&w.UpdatedAt), db.TimeScanner(&w.FailingSince), &w.revision, &w.Content)
 	w.Kinds = strings.Fields(kinds)
 	w.Domains, w.Mailboxes = decodeIDs(domains), decodeIDs(mailboxes)
 	return w, err

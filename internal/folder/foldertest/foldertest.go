@@ -36,7 +36,7 @@ func New(t testing.TB, d *db.DB, node *lease.Node, o folder.Options) *folder.Fol
 // AddMailbox adds a mailbox with its first folders.
 func AddMailbox(t testing.TB, s *folder.Folders) db.ID {
 	t.Helper()
-	box := testkit.AddMailbox(t, s.DB, 1<<40)
+	box := testkit.AddAccountWithMailbox(t, s.DB, 1<<40)
 	must(t, s.DB.Tx(t.Context(), func(tx *db.Tx) error { return s.Provision(t.Context(), tx, box) }))
 	return box
 }

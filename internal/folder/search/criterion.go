@@ -12,36 +12,36 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 )
 
-// Test is what a Criterion tests.
-type Test uint8
+// CriterionKind is what a Criterion tests.
+type CriterionKind uint8
 
 // The tests, with the fields of Criterion that each one uses.
 const (
-	MatchAll      Test = iota // every message
-	And                       // all of Children hold
-	Or                        // one of Children holds
-	HasUID                    // UIDs
-	HasFlags                  // Flags: all of these, Recent too
-	HasKeyword                // Text
-	HasHeader                 // Header, Text: a field with that name contains the text
-	InEnvelope                // Header, Text: the ENVELOPE's text of that field contains the text
-	InBody                    // Text
-	InText                    // Text: in header or body
-	DateBefore                // Time: the internal date is earlier
-	DateSince                 // Time: the internal date is that or later
-	SentBefore                // Time: the day in the Date header, in its own zone, is earlier
-	SentSince                 // Time: the day is that or later
-	SavedBefore               // Time
-	SavedSince                // Time
-	Larger                    // Num: more bytes
-	Smaller                   // Num: fewer bytes
-	ModSeqAtLeast             // Num: the mod-sequence is that or higher
+	MatchAll      CriterionKind = iota // every message
+	And                                // all of Children hold
+	Or                                 // one of Children holds
+	HasUID                             // UIDs
+	HasFlags                           // Flags: all of these, Recent too
+	HasKeyword                         // Text
+	HasHeader                          // Header, Text: a field with that name contains the text
+	InEnvelope                         // Header, Text: the ENVELOPE's text of that field contains the text
+	InBody                             // Text
+	InText                             // Text: in header or body
+	DateBefore                         // Time: the internal date is earlier
+	DateSince                          // Time: the internal date is that or later
+	SentBefore                         // Time: the day in the Date header, in its own zone, is earlier
+	SentSince                          // Time: the day is that or later
+	SavedBefore                        // Time
+	SavedSince                         // Time
+	Larger                             // Num: more bytes
+	Smaller                            // Num: fewer bytes
+	ModSeqAtLeast                      // Num: the mod-sequence is that or higher
 )
 
 // Criterion is a node of a search expression. Texts match in any case, anywhere in the decoded text
 // (RFC 3501 §6.4.4). The empty text matches any text, so it matches if the header exists.
 type Criterion struct {
-	Test     Test
+	Test     CriterionKind
 	Not      bool
 	Children []Criterion
 	UIDs     []uint32 // ascending

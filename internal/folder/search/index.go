@@ -36,7 +36,7 @@ type IndexQuery struct {
 	Limit   int // number of messages; more are too many
 }
 
-// IndexResult is an index's result: the messages that may match a Clause, and the limits of what is
+// IndexResult is an index's result: the messages that may match an IndexClause, and the limits of what is
 // indexed. The index does not know the folder's messages with UIDs above IndexedThroughUID, and all
 // messages created after IndexedThroughID.
 type IndexResult struct {

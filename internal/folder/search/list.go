@@ -81,7 +81,7 @@ func (s *Searcher) ListMessages(ctx context.Context, box db.ID, f MessageFilter,
 			return nil, false, 0, err
 		}
 	}
-	read := func(at db.Page) ([]messageCandidate, bool, error) {
+	read := func(at db.Page) ([]listCandidate, bool, error) {
 		if f.Thread != "" {
 			return db.ReadPage(ctx, s.folders.DB, listThreadCandidatesQuery, at, scanCandidate, box, in.ID, account, f.Thread)
 		}
@@ -108,7 +108,7 @@ const maxIndexMailboxes = 100
 // ListReceived lists the received mail in the mailboxes of an account, as ListMessages does for one
 // mailbox. A deleted mailbox that can still be restored is included. It ignores f.Folder.
 func (s *Searcher) ListReceived(ctx context.Context, account db.ID, f MessageFilter, page db.Page) (found []folder.StoredMessage, more bool, next db.ID, err error) {
-	read := func(at db.Page) ([]messageCandidate, bool, error) {
+	read := func(at db.Page) ([]listCandidate, bool, error) {
 		if f.Thread != "" {
 			return db.ReadPage(ctx, s.folders.DB, listReceivedThreadQuery, at, scanCandidate, account, f.Thread)
 		}
@@ -147,7 +147,7 @@ func (s *Searcher) listStored(ctx context.Context, f MessageFilter, page db.Page
 			return nil, false, 0, err
 		}
 		if ids != nil {
-			read = func(at db.Page) ([]messageCandidate, bool, error) { return ids.readPage(ctx, s.folders.DB, at) }
+			read = func(at db.Page) ([]listCandidate, bool, error) { return ids.readPage(ctx, s.folders.DB, at) }
 		}
 		if found, more, next, err = l.list(s.MaxScan, read); err != nil {
 			return nil, false, 0, err
@@ -158,7 +158,7 @@ func (s *Searcher) listStored(ctx context.Context, f MessageFilter, page db.Page
 }
 
 // candidateReader reads a chunk of candidates, newest first, as db.ReadPage does.
-type candidateReader func(db.Page) (chunk []messageCandidate, more bool, err error)
+type candidateReader func(db.Page) (chunk []listCandidate, more bool, err error)
 
 // messageLister finds one page of messages.
 type messageLister struct {
@@ -166,7 +166,7 @@ type messageLister struct {
 	limit        int
 	backward     bool    // whether the list goes from older to newer messages
 	first        db.Page // the first chunk
-	matches      func(*messageCandidate) bool
+	matches      func(*listCandidate) bool
 }
 
 func newMessageLister(f MessageFilter, page db.Page) (*messageLister, error) {
@@ -227,13 +227,13 @@ func (l *messageLister) list(looks int, read candidateReader) (found []folder.St
 	}
 }
 
-type messageCandidate struct {
+type listCandidate struct {
 	folder.StoredMessage
 	inFolder bool
 	envelope []byte
 }
 
-func scanCandidate(r db.Row) (c messageCandidate, err error) {
+func scanCandidate(r db.Row) (c listCandidate, err error) {
 	var messageID string
 	var there int
 	var account db.ID
@@ -287,14 +287,14 @@ func addressMatcher(text string) (func(summary.Address) bool, error) {
 }
 
 // matcher returns a function that reports whether a message matches the filter.
-func (f MessageFilter) matcher() (func(*messageCandidate) bool, error) {
+func (f MessageFilter) matcher() (func(*listCandidate) bool, error) {
 	author, err := addressMatcher(f.From)
 	if err != nil {
 		return nil, err
 	}
 	recipient, err := addressMatcher(f.To)
 	texts := f.texts()
-	return func(c *messageCandidate) bool {
+	return func(c *listCandidate) bool {
 		return c.inFolder && (c.Received || !f.ReceivedOnly) && (f.Thread == "" || c.Thread == f.Thread) &&
 			!slices.ContainsFunc(texts, func(t filterText) bool { return !t.matches(c.envelope) }) &&
 			(f.From == "" || slices.ContainsFunc(c.Summary.From, author)) &&

@@ -33,18 +33,18 @@ func (f *MessageFilter) texts() (all []filterText) {
 			all = append(all, filterText{[]TextKind{message.EnvelopeSubject}, newNeedle(text)})
 		}
 	}
-	if text := literalAddress(f.From); text != "" {
+	if text := envelopeAddress(f.From); text != "" {
 		all = append(all, filterText{[]TextKind{message.EnvelopeFrom}, newNeedle(text)})
 	}
-	if text := literalAddress(f.To); text != "" {
+	if text := envelopeAddress(f.To); text != "" {
 		all = append(all, filterText{[]TextKind{message.EnvelopeTo, message.EnvelopeCc}, newNeedle(text)})
 	}
 	return all
 }
 
-// literalAddress returns the form in which an ENVELOPE contains an address or a domain; "" if there
+// envelopeAddress returns the form in which an ENVELOPE contains an address or a domain; "" if there
 // may be several forms.
-func literalAddress(text string) string {
+func envelopeAddress(text string) string {
 	var a address.Address
 	if strings.Contains(text, "@") {
 		a, _ = address.Parse(text)
@@ -97,7 +97,7 @@ var (
 )
 
 // readPage is a candidateReader.
-func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chunk []messageCandidate, more bool, err error) {
+func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chunk []listCandidate, more bool, err error) {
 	left := k.ids
 	if back := at.After == 0; back {
 		from, found := slices.BinarySearch(left, at.Before)
@@ -112,16 +112,16 @@ func (k *candidateIDs) readPage(ctx context.Context, d *db.DB, at db.Page) (chun
 		slices.Reverse(left)
 	}
 	for len(left) > 0 && len(chunk) < at.Limit { // some may be gone meanwhile
-		some := left[:min(db.ListSize, len(left))]
+		some := left[:min(db.InListSize, len(left))]
 		left = left[len(some):]
-		args := db.ListArgs(len(some), func(i int) any { return some[i] })
+		args := db.InListArgs(len(some), func(i int) any { return some[i] })
 		group, err := db.All(ctx, d, k.statement(args), scanCandidate)
 		if err != nil {
 			return nil, false, err
 		}
 		chunk = append(chunk, group...)
 	}
-	slices.SortFunc(chunk, func(a, b messageCandidate) int { return cmp.Compare(b.ID, a.ID) })
+	slices.SortFunc(chunk, func(a, b listCandidate) int { return cmp.Compare(b.ID, a.ID) })
 	return chunk, len(chunk) > 0 && (len(left) > 0 || k.truncated), nil
 }
 

@@ -54,7 +54,7 @@ func TestSearchMemory(t *testing.T) {
 		v := h.view()
 		m := &meter{start: heaptest.Live()}
 		h.Blobs.Files = metered{FileStore: h.Blobs.Files, m: m}
-		for _, test := range []Test{InBody, InText} {
+		for _, test := range []CriterionKind{InBody, InText} {
 			if _, err := h.Search(h.ctx(), v, Criterion{Test: test, Text: "nowhere"}, nil); err != nil {
 				t.Error(err)
 			}

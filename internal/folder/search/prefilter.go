@@ -93,7 +93,7 @@ func (r *folderSearch) prefilter(ctx context.Context) error {
 	if len(terms) == 0 {
 		return nil
 	}
-	ids, err := r.view.MessageIDs(ctx, r.open)
+	ids, err := r.view.IDsByUID(ctx, r.open)
 	if err != nil {
 		return err
 	}

@@ -42,9 +42,9 @@ func TestSearch(t *testing.T) {
 		h.must(err)
 		since := v.Snapshot().At(1).ModSeq
 		not := func(c Criterion) Criterion { c.Not = !c.Not; return c }
-		text := func(test Test, s string) Criterion { return Criterion{Test: test, Text: s} }
+		text := func(test CriterionKind, s string) Criterion { return Criterion{Test: test, Text: s} }
 		header := func(name, s string) Criterion { return Criterion{Test: HasHeader, Header: name, Text: s} }
-		date := func(test Test, d int) Criterion { return Criterion{Test: test, Time: day(d)} }
+		date := func(test CriterionKind, d int) Criterion { return Criterion{Test: test, Time: day(d)} }
 		for i, c := range []struct {
 			c    Criterion
 			want string
@@ -152,7 +152,7 @@ func TestSearchHeader(t *testing.T) {
 			{"to", "recipients:;", "[1]", "[]"},
 			{"to", "", "[1]", "[1]"},
 		} {
-			for test, want := range map[Test]string{HasHeader: c.in, InEnvelope: c.envelope} {
+			for test, want := range map[CriterionKind]string{HasHeader: c.in, InEnvelope: c.envelope} {
 				got, err := h.Search(h.ctx(), v, Criterion{Test: test, Header: c.header, Text: c.text}, nil)
 				if err != nil || fmt.Sprint(got) != want {
 					t.Errorf("search %d, test %d: %v, %v; want %s", i, test, got, err, want)

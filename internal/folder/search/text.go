@@ -105,7 +105,7 @@ func wholeRunes(b []byte) int {
 type textScanner struct {
 	ctx       context.Context
 	r         io.ReaderAt
-	index     *message.Index
+	index     *message.Structure
 	buf       []byte
 	topHeader message.Header // of the message itself, once read
 	complete  bool           // whether the bodies were searched and read completely
@@ -170,7 +170,7 @@ func (c *compiledCriterion) reset(m *candidate, all []*compiledCriterion) []*com
 
 // newTextScanner returns a scanner for a message.
 func newTextScanner(ctx context.Context, r *blob.Reader, structure, buf []byte) (*textScanner, error) {
-	ix, err := message.LoadIndex(structure, r.Size(), r.All())
+	ix, err := message.LoadStructure(structure, r.Size(), r.All())
 	return &textScanner{ctx: ctx, r: r, buf: buf, index: ix}, err
 }
 

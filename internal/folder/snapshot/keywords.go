@@ -91,8 +91,8 @@ func (t *KeywordTable) idLocked(text string) uint32 {
 	return id
 }
 
-// Set returns the keywords of a set; nil for OverflowKeywords.
-func (t *KeywordTable) Set(id uint32) []string {
+// Keywords returns the keywords of a set; nil for OverflowKeywords.
+func (t *KeywordTable) Keywords(id uint32) []string {
 	if id == 0 || id == OverflowKeywords {
 		return nil
 	}
@@ -101,8 +101,8 @@ func (t *KeywordTable) Set(id uint32) []string {
 	return t.sets[id]
 }
 
-// Text returns a set in its stored form.
-func (t *KeywordTable) Text(id uint32) string {
+// FormatSet returns a set in its stored form.
+func (t *KeywordTable) FormatSet(id uint32) string {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.texts[id]
@@ -140,17 +140,17 @@ func (t *KeywordTable) SetsWith(word string) map[uint32]bool {
 	return found
 }
 
-// Add returns the set that results from adding words to another set.
-func (t *KeywordTable) Add(from uint32, words []string) (uint32, error) {
-	return t.change(from, words, false)
+// AddToSet returns the set that results from adding words to another set.
+func (t *KeywordTable) AddToSet(from uint32, words []string) (uint32, error) {
+	return t.changeSet(from, words, false)
 }
 
-// Remove returns the set that results from removing words from another set.
-func (t *KeywordTable) Remove(from uint32, words []string) (uint32, error) {
-	return t.change(from, words, true)
+// RemoveFromSet returns the set that results from removing words from another set.
+func (t *KeywordTable) RemoveFromSet(from uint32, words []string) (uint32, error) {
+	return t.changeSet(from, words, true)
 }
 
-func (t *KeywordTable) change(from uint32, words []string, remove bool) (uint32, error) {
+func (t *KeywordTable) changeSet(from uint32, words []string, remove bool) (uint32, error) {
 	if len(words) == 0 {
 		return from, nil
 	}

@@ -22,20 +22,20 @@ func TestKeywordsEnd(t *testing.T) {
 			words[i] = fmt.Sprintf("%0*d-%d", maxKeywordBytes-8, n, i)
 		}
 		bytes += len(strings.Join(words, " "))
-		_, err = table.Add(0, words)
+		_, err = table.AddToSet(0, words)
 	}
 	if !fault.Is(err, fault.RateLimited) {
 		t.Fatalf("%d bytes of keywords, %v", bytes, err)
 	}
 	// Known sets stay possible, and sets by others are shown.
-	if id, err := table.Remove(1, table.Set(1)); err != nil || id != 0 {
+	if id, err := table.RemoveFromSet(1, table.Keywords(1)); err != nil || id != 0 {
 		t.Errorf("taking keywords away: %d, %v", id, err)
 	}
-	if id, err := table.Add(0, table.Set(2)); err != nil || id != 2 {
+	if id, err := table.AddToSet(0, table.Keywords(2)); err != nil || id != 2 {
 		t.Errorf("keywords as before: %d, %v", id, err)
 	}
-	if id := table.ID("other"); table.Text(id) != "other" {
-		t.Errorf("%d is %q", id, table.Text(id))
+	if id := table.ID("other"); table.FormatSet(id) != "other" {
+		t.Errorf("%d is %q", id, table.FormatSet(id))
 	}
 }
 

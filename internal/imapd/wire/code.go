@@ -34,50 +34,50 @@ const (
 	CodeUseAttr              Code = "USEATTR"
 )
 
-// UIDNext is [UIDNEXT n].
-func UIDNext(uid uint32) Code { return uintCode("UIDNEXT ", uint64(uid)) }
+// CodeUIDNext is [UIDNEXT n].
+func CodeUIDNext(uid uint32) Code { return uintCode("UIDNEXT ", uint64(uid)) }
 
-// UIDValidity is [UIDVALIDITY n].
-func UIDValidity(n uint32) Code { return uintCode("UIDVALIDITY ", uint64(n)) }
+// CodeUIDValidity is [UIDVALIDITY n].
+func CodeUIDValidity(n uint32) Code { return uintCode("UIDVALIDITY ", uint64(n)) }
 
-// Unseen is [UNSEEN n], the first unseen message (RFC 3501 §7.1).
-func Unseen(seq uint32) Code { return uintCode("UNSEEN ", uint64(seq)) }
+// CodeUnseen is [UNSEEN n], the first unseen message (RFC 3501 §7.1).
+func CodeUnseen(seq uint32) Code { return uintCode("UNSEEN ", uint64(seq)) }
 
-// HighestModSeq is [HIGHESTMODSEQ n] (RFC 7162).
-func HighestModSeq(n uint64) Code { return uintCode("HIGHESTMODSEQ ", n) }
+// CodeHighestModSeq is [HIGHESTMODSEQ n] (RFC 7162).
+func CodeHighestModSeq(n uint64) Code { return uintCode("HIGHESTMODSEQ ", n) }
 
 func uintCode(name string, n uint64) Code {
 	return Code(strconv.AppendUint(append(make([]byte, 0, 40), name...), n, 10))
 }
 
-// Modified is [MODIFIED set]: what a conditional STORE did not change (RFC
+// CodeModified is [MODIFIED set]: what a conditional STORE did not change (RFC
 // 7162 §3.1.3).
-func Modified(s Set) Code { return Code(appendSet([]byte("MODIFIED "), s)) }
+func CodeModified(s Set) Code { return Code(appendSet([]byte("MODIFIED "), s)) }
 
-// AppendUID is [APPENDUID validity uids] (RFC 4315).
-func AppendUID(validity uint32, uids Set) Code {
+// CodeAppendUID is [APPENDUID validity uids] (RFC 4315).
+func CodeAppendUID(validity uint32, uids Set) Code {
 	b := []byte(uintCode("APPENDUID ", uint64(validity)))
 	return Code(appendSet(append(b, ' '), uids))
 }
 
-// CopyUID is [COPYUID validity from to] (RFC 4315): from's UIDs in rising
+// CodeCopyUID is [COPYUID validity from to] (RFC 4315): from's UIDs in rising
 // order became to's in rising order.
-func CopyUID(validity uint32, from, to Set) Code {
+func CodeCopyUID(validity uint32, from, to Set) Code {
 	b := []byte(uintCode("COPYUID ", uint64(validity)))
 	b = appendSet(append(b, ' '), from)
 	return Code(appendSet(append(b, ' '), to))
 }
 
-// PermanentFlags is [PERMANENTFLAGS (…)], with \* if new keywords can be made.
-func PermanentFlags(f Flags, more bool) Code {
+// CodePermanentFlags is [PERMANENTFLAGS (…)], with \* if new keywords can be made.
+func CodePermanentFlags(f Flags, more bool) Code {
 	if more {
 		f.Keywords = append(f.Keywords[:len(f.Keywords):len(f.Keywords)], `\*`)
 	}
 	return Code(appendFlags([]byte("PERMANENTFLAGS "), f))
 }
 
-// Capabilities is [CAPABILITY …].
-func Capabilities(names ...string) Code {
+// CodeCapability is [CAPABILITY …].
+func CodeCapability(names ...string) Code {
 	b := []byte("CAPABILITY")
 	for _, n := range names {
 		b = append(append(b, ' '), n...)
@@ -85,8 +85,8 @@ func Capabilities(names ...string) Code {
 	return Code(b)
 }
 
-// BadCharset is [BADCHARSET (…)], with the charsets that are known.
-func BadCharset(known ...string) Code {
+// CodeBadCharset is [BADCHARSET (…)], with the charsets that are known.
+func CodeBadCharset(known ...string) Code {
 	b := []byte("BADCHARSET (")
 	for i, n := range known {
 		if i > 0 {
@@ -97,5 +97,5 @@ func BadCharset(known ...string) Code {
 	return Code(append(b, ')'))
 }
 
-// MailboxID is [MAILBOXID (id)] (RFC 8474).
-func MailboxID(id string) Code { return Code("MAILBOXID (" + id + ")") }
+// CodeMailboxID is [MAILBOXID (id)] (RFC 8474).
+func CodeMailboxID(id string) Code { return Code("MAILBOXID (" + id + ")") }

@@ -23,7 +23,7 @@ func serve(conn net.Conn) (appended string, err error) {
 	r := NewReader(bufio.NewReader(conn), w.Continue)
 	r.Limits = LimitsAfterLogin(1 << 20)
 	capabilities := []string{"IMAP4rev1", "ESEARCH", "UIDPLUS", "MOVE", "LIST-EXTENDED", "LIST-STATUS"}
-	w.Untagged(OK, Capabilities(capabilities...), "Ready.")
+	w.Untagged(OK, CodeCapability(capabilities...), "Ready.")
 	for {
 		if err := w.Flush(); err != nil {
 			return appended, err
@@ -43,13 +43,13 @@ func serve(conn net.Conn) (appended string, err error) {
 		case *Select:
 			w.FolderFlags(Flags{System: AllFlags})
 			w.Exists(1)
-			w.Untagged(OK, PermanentFlags(Flags{System: AllFlags}, true), "Flags.")
-			w.Untagged(OK, UIDNext(8), "Next.")
-			w.Untagged(OK, UIDValidity(99), "Valid.")
+			w.Untagged(OK, CodePermanentFlags(Flags{System: AllFlags}, true), "Flags.")
+			w.Untagged(OK, CodeUIDNext(8), "Next.")
+			w.Untagged(OK, CodeUIDValidity(99), "Valid.")
 			code = CodeReadWrite
 		case *List:
-			w.List(&ListRow{Attributes: []string{`\HasNoChildren`}, Separator: '/', Mailbox: "Entwürfe & mehr"})
-			w.Status(&StatusRow{Mailbox: "Entwürfe & mehr", Items: cmd.Status, Messages: 3, UIDNext: 8})
+			w.List(&ListData{Attributes: []string{`\HasNoChildren`}, Separator: '/', Mailbox: "Entwürfe & mehr"})
+			w.Status(&StatusData{Mailbox: "Entwürfe & mehr", Items: cmd.Status, Messages: 3, UIDNext: 8})
 		case *Search:
 			w.ESearch(tag, cmd.UID, cmd.SearchOptions, SetOf(1, 2, 3, 7), 0)
 		case *Fetch:
@@ -74,9 +74,9 @@ func serve(conn net.Conn) (appended string, err error) {
 				return appended, err
 			}
 			appended = cmd.Mailbox + ": " + string(b)
-			code = AppendUID(99, SetOf(8))
+			code = CodeAppendUID(99, SetOf(8))
 		case *Move:
-			w.Untagged(OK, CopyUID(1, SetOf(7), SetOf(70)), "Moved.")
+			w.Untagged(OK, CodeCopyUID(1, SetOf(7), SetOf(70)), "Moved.")
 			w.Expunge(1)
 		}
 		w.Tagged(tag, OK, code, "Done.")

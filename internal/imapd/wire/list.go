@@ -7,21 +7,21 @@ type ListSelect uint8
 
 // The selection options.
 const (
-	SelectSubscribed ListSelect = 1 << iota
-	SelectRemote
-	SelectRecursiveMatch
-	SelectSpecialUse // RFC 6154
+	ListSelectSubscribed ListSelect = 1 << iota
+	ListSelectRemote
+	ListSelectRecursiveMatch
+	ListSelectSpecialUse // RFC 6154
 )
 
 // ListReturn are the return options of LIST (RFC 5258 §3.2).
 type ListReturn uint8
 
-// The return options. ReturnStatus comes with List.Status (RFC 5819).
+// The return options. ListReturnStatus comes with List.Status (RFC 5819).
 const (
-	ReturnSubscribed ListReturn = 1 << iota
-	ReturnChildren
-	ReturnSpecialUse
-	ReturnStatus
+	ListReturnSubscribed ListReturn = 1 << iota
+	ListReturnChildren
+	ListReturnSpecialUse
+	ListReturnStatus
 )
 
 // List is LIST. A plain one has one pattern; with Extended the client used
@@ -55,8 +55,8 @@ func (r *Reader) listMailboxes() Command {
 			}
 			cmd.Select |= option
 		})
-		const needs = SelectSubscribed | SelectSpecialUse
-		if cmd.Select&SelectRecursiveMatch != 0 && cmd.Select&needs == 0 {
+		const needs = ListSelectSubscribed | ListSelectSpecialUse
+		if cmd.Select&ListSelectRecursiveMatch != 0 && cmd.Select&needs == 0 {
 			fail(bad("RECURSIVEMATCH needs another selection option."))
 		}
 		r.sp()
@@ -85,7 +85,7 @@ func (r *Reader) listMailboxes() Command {
 		if !known {
 			fail(bad("There is no such LIST return option."))
 		}
-		if cmd.Return |= option; option == ReturnStatus {
+		if cmd.Return |= option; option == ListReturnStatus {
 			r.sp()
 			cmd.Status = r.statusItems()
 		}
@@ -95,10 +95,10 @@ func (r *Reader) listMailboxes() Command {
 
 var (
 	listSelectNames = map[string]ListSelect{
-		"SUBSCRIBED": SelectSubscribed, "REMOTE": SelectRemote, "RECURSIVEMATCH": SelectRecursiveMatch, "SPECIAL-USE": SelectSpecialUse,
+		"SUBSCRIBED": ListSelectSubscribed, "REMOTE": ListSelectRemote, "RECURSIVEMATCH": ListSelectRecursiveMatch, "SPECIAL-USE": ListSelectSpecialUse,
 	}
 	listReturnNames = map[string]ListReturn{
-		"SUBSCRIBED": ReturnSubscribed, "CHILDREN": ReturnChildren, "SPECIAL-USE": ReturnSpecialUse, "STATUS": ReturnStatus,
+		"SUBSCRIBED": ListReturnSubscribed, "CHILDREN": ListReturnChildren, "SPECIAL-USE": ListReturnSpecialUse, "STATUS": ListReturnStatus,
 	}
 )
 

@@ -7,9 +7,9 @@ import (
 	"errors"
 )
 
-// ErrCancelled says that the client gave up an AUTHENTICATE exchange with
+// ErrAuthCancelled says that the client gave up an AUTHENTICATE exchange with
 // "*"; the command is answered with BAD (RFC 9051 §6.2.2).
-var ErrCancelled = errors.New("authentication cancelled by the client")
+var ErrAuthCancelled = errors.New("authentication cancelled by the client")
 
 // Login is LOGIN (RFC 9051 §6.2.3).
 type Login struct {
@@ -61,17 +61,17 @@ func (r *Reader) authenticate() Command {
 	return &cmd
 }
 
-// ReadResponse reads the client's answer to a challenge and decodes it. It
-// returns ErrCancelled for "*", and a *Error for what is not base64: both end
+// ReadSASLResponse reads the client's answer to a challenge and decodes it. It
+// returns ErrAuthCancelled for "*", and a *Error for what is not base64: both end
 // the exchange.
-func (r *Reader) ReadResponse() ([]byte, error) {
+func (r *Reader) ReadSASLResponse() ([]byte, error) {
 	line, err := r.readNonCommand()
 	if err != nil {
 		return nil, err
 	}
 	switch string(line) {
 	case "*":
-		return nil, ErrCancelled
+		return nil, ErrAuthCancelled
 	case "=": // as in an initial response; go-imap writes an empty one so
 		return nil, nil
 	}

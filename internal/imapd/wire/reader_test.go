@@ -232,16 +232,16 @@ func TestIdleAndResponses(t *testing.T) {
 	if tag, _, err := r.ReadCommand(); tag != "a3" || err != nil {
 		t.Fatal(tag, err)
 	}
-	if b, err := r.ReadResponse(); string(b) != "\x00a\x00b" || err != nil {
+	if b, err := r.ReadSASLResponse(); string(b) != "\x00a\x00b" || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, err := r.ReadResponse(); err != ErrCancelled {
+	if _, err := r.ReadSASLResponse(); err != ErrAuthCancelled {
 		t.Error(err)
 	}
-	if b, err := r.ReadResponse(); len(b) != 0 || err != nil {
+	if b, err := r.ReadSASLResponse(); len(b) != 0 || err != nil {
 		t.Errorf("%q, %v", b, err)
 	}
-	if _, err := r.ReadResponse(); !errors.As(err, &refused) {
+	if _, err := r.ReadSASLResponse(); !errors.As(err, &refused) {
 		t.Error(err)
 	}
 	reads(t, r, "a4")

@@ -8,25 +8,25 @@ import (
 	"time"
 )
 
-// FetchRow writes one * n FETCH (…): items one by one, then End.
-type FetchRow struct {
+// FetchResponse writes one * n FETCH (…): items one by one, then End.
+type FetchResponse struct {
 	w        *Writer
 	hasItems bool
 }
 
 // Fetch begins the row of the message with this sequence number.
-func (w *Writer) Fetch(seq uint32) FetchRow {
+func (w *Writer) Fetch(seq uint32) FetchResponse {
 	b := append(w.reserve(), "* "...)
 	b = strconv.AppendUint(b, uint64(seq), 10)
 	w.buf = append(b, " FETCH ("...)
-	return FetchRow{w: w}
+	return FetchResponse{w: w}
 }
 
 // End ends the row.
-func (f *FetchRow) End() { f.w.Raw(")\r\n") }
+func (f *FetchResponse) End() { f.w.Raw(")\r\n") }
 
 // beginItem writes an item's name, with a space before it if it is not the first.
-func (f *FetchRow) beginItem(s string) *Writer {
+func (f *FetchResponse) beginItem(s string) *Writer {
 	b := f.w.reserve()
 	if f.hasItems {
 		b = append(b, ' ')
@@ -37,31 +37,31 @@ func (f *FetchRow) beginItem(s string) *Writer {
 }
 
 // UID writes the UID.
-func (f *FetchRow) UID(uid uint32) {
+func (f *FetchResponse) UID(uid uint32) {
 	w := f.beginItem("UID ")
 	w.buf = strconv.AppendUint(w.buf, uint64(uid), 10)
 }
 
 // Flags writes the flags.
-func (f *FetchRow) Flags(flags Flags) {
+func (f *FetchResponse) Flags(flags Flags) {
 	w := f.beginItem("FLAGS ")
 	w.buf = appendFlags(w.buf, flags)
 }
 
 // InternalDate writes the internal date, in t's own zone.
-func (f *FetchRow) InternalDate(t time.Time) { f.beginItem("INTERNALDATE ").DateTime(t) }
+func (f *FetchResponse) InternalDate(t time.Time) { f.beginItem("INTERNALDATE ").DateTime(t) }
 
 // Size writes RFC822.SIZE, in bytes.
-func (f *FetchRow) Size(n int64) { f.beginItem("RFC822.SIZE ").Number(uint64(n)) }
+func (f *FetchResponse) Size(n int64) { f.beginItem("RFC822.SIZE ").Number(uint64(n)) }
 
 // ModSeq writes the mod-sequence.
-func (f *FetchRow) ModSeq(n uint64) { f.beginItem("MODSEQ (").Number(n).Raw(")") }
+func (f *FetchResponse) ModSeq(n uint64) { f.beginItem("MODSEQ (").Number(n).Raw(")") }
 
 // EmailID writes the EMAILID (RFC 8474).
-func (f *FetchRow) EmailID(id string) { f.beginItem("EMAILID (").Raw(id).Raw(")") }
+func (f *FetchResponse) EmailID(id string) { f.beginItem("EMAILID (").Raw(id).Raw(")") }
 
 // ThreadID writes the THREADID, NIL if empty.
-func (f *FetchRow) ThreadID(id string) {
+func (f *FetchResponse) ThreadID(id string) {
 	if id == "" {
 		f.beginItem("THREADID NIL")
 		return
@@ -70,7 +70,7 @@ func (f *FetchRow) ThreadID(id string) {
 }
 
 // SaveDate writes the save date (RFC 8514), NIL if zero.
-func (f *FetchRow) SaveDate(t time.Time) {
+func (f *FetchResponse) SaveDate(t time.Time) {
 	if t.IsZero() {
 		f.beginItem("SAVEDATE NIL")
 		return
@@ -79,24 +79,24 @@ func (f *FetchRow) SaveDate(t time.Time) {
 }
 
 // Preview writes the preview (RFC 8970), NIL if it is not at hand.
-func (f *FetchRow) Preview(s string, there bool) { f.beginItem("PREVIEW ").NString(s, there) }
+func (f *FetchResponse) Preview(s string, there bool) { f.beginItem("PREVIEW ").NString(s, there) }
 
 // Raw writes an item whose value is in wire form already, such as a
 // stored ENVELOPE or BODYSTRUCTURE.
-func (f *FetchRow) Raw(name string, value []byte) { f.beginItem(name).SP().RawBytes(value) }
+func (f *FetchResponse) Raw(name string, value []byte) { f.beginItem(name).SP().RawBytes(value) }
 
 // Section writes the size bytes of a section from src, which must be those of
 // s.Bounds if it is partial. The Writer fails if src ends early (ErrShortLiteral).
-func (f *FetchRow) Section(s *Section, size int64, src io.Reader) {
+func (f *FetchResponse) Section(s *Section, size int64, src io.Reader) {
 	f.sectionName(s).Literal(size, src)
 }
 
 // SectionBytes is Section for bytes in memory.
-func (f *FetchRow) SectionBytes(s *Section, b []byte) { f.sectionName(s).LiteralBytes(b) }
+func (f *FetchResponse) SectionBytes(s *Section, b []byte) { f.sectionName(s).LiteralBytes(b) }
 
 // SectionBinary is Section for decoded bytes: a literal8 if they hold NUL (RFC
 // 3516 §4.3).
-func (f *FetchRow) SectionBinary(s *Section, size int64, nul bool, src io.Reader) {
+func (f *FetchResponse) SectionBinary(s *Section, size int64, nul bool, src io.Reader) {
 	w := f.sectionName(s)
 	if nul {
 		w.Raw("~")
@@ -105,12 +105,12 @@ func (f *FetchRow) SectionBinary(s *Section, size int64, nul bool, src io.Reader
 }
 
 // SectionNil says that the message has no such part.
-func (f *FetchRow) SectionNil(s *Section) { f.sectionName(s).Raw("NIL") }
+func (f *FetchResponse) SectionNil(s *Section) { f.sectionName(s).Raw("NIL") }
 
 // SectionSize answers BINARY.SIZE, in bytes.
-func (f *FetchRow) SectionSize(s *Section, n int64) { f.sectionName(s).Number(uint64(n)) }
+func (f *FetchResponse) SectionSize(s *Section, n int64) { f.sectionName(s).Number(uint64(n)) }
 
-func (f *FetchRow) sectionName(s *Section) *Writer {
+func (f *FetchResponse) sectionName(s *Section) *Writer {
 	w := f.beginItem("")
 	w.buf = appendSection(w.buf, s)
 	return w.SP()

@@ -2,8 +2,8 @@
 
 package wire
 
-// ListRow is one mailbox in the answer to LIST or LSUB.
-type ListRow struct {
+// ListData is one mailbox in the answer to LIST or LSUB.
+type ListData struct {
 	Attributes []string // such as \HasNoChildren, \Sent
 	Separator  byte     // 0 for none
 	Mailbox    string   // UTF-8
@@ -14,12 +14,12 @@ type ListRow struct {
 }
 
 // List is * LIST.
-func (w *Writer) List(row *ListRow) { w.listRow("* LIST (", row) }
+func (w *Writer) List(row *ListData) { w.listRow("* LIST (", row) }
 
 // Lsub is * LSUB.
-func (w *Writer) Lsub(row *ListRow) { w.listRow("* LSUB (", row) }
+func (w *Writer) Lsub(row *ListData) { w.listRow("* LSUB (", row) }
 
-func (w *Writer) listRow(start string, row *ListRow) {
+func (w *Writer) listRow(start string, row *ListData) {
 	w.Raw(start)
 	for i, a := range row.Attributes {
 		if i > 0 {
@@ -53,8 +53,8 @@ func (w *Writer) listRow(start string, row *ListRow) {
 	w.CRLF()
 }
 
-// StatusRow is the answer to STATUS; only the Items are written.
-type StatusRow struct {
+// StatusData is the answer to STATUS; only the Items are written.
+type StatusData struct {
 	Mailbox        string
 	Items          StatusItems
 	Messages       uint32
@@ -71,7 +71,7 @@ type StatusRow struct {
 }
 
 // Status is * STATUS.
-func (w *Writer) Status(row *StatusRow) {
+func (w *Writer) Status(row *StatusData) {
 	values := [...]uint64{
 		uint64(row.Messages), uint64(row.Recent), uint64(row.UIDNext), uint64(row.UIDValidity),
 		uint64(row.Unseen), uint64(row.Deleted), row.Size, row.HighestModSeq, row.AppendLimit, 0,

@@ -89,7 +89,7 @@ var searchReturnNames = map[string]SearchReturn{
 // charset takes the name of a charset that we search in: UTF-8 or a part of it.
 func (r *Reader) charset() {
 	if name := r.astring(); !strings.EqualFold(name, "UTF-8") && !strings.EqualFold(name, "US-ASCII") {
-		fail(newError(No, BadCharset("US-ASCII", "UTF-8"), "Search in UTF-8."))
+		fail(newError(No, CodeBadCharset("US-ASCII", "UTF-8"), "Search in UTF-8."))
 	}
 }
 

@@ -28,17 +28,17 @@ var statusNames = [...]string{
 	"HIGHESTMODSEQ", "APPENDLIMIT", "MAILBOXID", "DELETED-STORAGE",
 }
 
-// MailboxStatus is STATUS.
-type MailboxStatus struct {
+// StatusCommand is STATUS.
+type StatusCommand struct {
 	Mailbox string
 	Items   StatusItems
 }
 
 // Name returns the command's name.
-func (*MailboxStatus) Name() string { return "STATUS" }
+func (*StatusCommand) Name() string { return "STATUS" }
 
 func (r *Reader) status() Command {
-	cmd := MailboxStatus{Mailbox: r.mailbox()}
+	cmd := StatusCommand{Mailbox: r.mailbox()}
 	r.sp()
 	cmd.Items = r.statusItems()
 	return &cmd

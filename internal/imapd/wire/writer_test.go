@@ -32,7 +32,7 @@ func written(t *testing.T, utf8 bool, write func(w *Writer)) string {
 
 func TestResponses(t *testing.T) {
 	flags := Flags{Seen | Deleted, []string{"$Forwarded"}}
-	sent := &ListRow{Attributes: []string{`\HasNoChildren`, `\Sent`}, Separator: '/', Mailbox: "Gesendet/é"}
+	sent := &ListData{Attributes: []string{`\HasNoChildren`, `\Sent`}, Separator: '/', Mailbox: "Gesendet/é"}
 	tests := []struct {
 		want  string
 		write func(w *Writer)
@@ -41,18 +41,20 @@ func TestResponses(t *testing.T) {
 		{"a1 NO [TRYCREATE] No such folder.\r\n", func(w *Writer) { w.Tagged("a1", No, CodeTryCreate, "No such folder.") }},
 		{"a1 OK x  y\r\n", func(w *Writer) { w.Tagged("a1", OK, "", "x\r\ny") }},
 		{"a1 OK .\r\n", func(w *Writer) { w.Tagged("a1", OK, "", "") }},
-		{"* OK [UIDNEXT 4392] Next.\r\n", func(w *Writer) { w.Untagged(OK, UIDNext(4392), "Next.") }},
-		{"* OK [UIDVALIDITY 3857529045] .\r\n", func(w *Writer) { w.Untagged(OK, UIDValidity(3857529045), "") }},
-		{"* OK [UNSEEN 12] .\r\n", func(w *Writer) { w.Untagged(OK, Unseen(12), "") }},
-		{"* OK [HIGHESTMODSEQ 715194045007] .\r\n", func(w *Writer) { w.Untagged(OK, HighestModSeq(715194045007), "") }},
-		{`* OK [PERMANENTFLAGS (\Seen \Deleted $Forwarded \*)] .` + "\r\n", func(w *Writer) { w.Untagged(OK, PermanentFlags(flags, true), "") }},
-		{"* OK [PERMANENTFLAGS ()] .\r\n", func(w *Writer) { w.Untagged(OK, PermanentFlags(Flags{}, false), "") }},
-		{"a OK [APPENDUID 38505 3955] .\r\n", func(w *Writer) { w.Tagged("a", OK, AppendUID(38505, SetOf(3955)), "") }},
-		{"a OK [COPYUID 38505 304,319:320 3956:3958] .\r\n", func(w *Writer) { w.Tagged("a", OK, CopyUID(38505, SetOf(304, 319, 320), SetOf(3956, 3957, 3958)), "") }},
-		{"a OK [MODIFIED 7,9] .\r\n", func(w *Writer) { w.Tagged("a", OK, Modified(SetOf(7, 9)), "") }},
-		{"* OK [CAPABILITY IMAP4rev1 IDLE] .\r\n", func(w *Writer) { w.Untagged(OK, Capabilities("IMAP4rev1", "IDLE"), "") }},
-		{"a OK [MAILBOXID (F2)] .\r\n", func(w *Writer) { w.Tagged("a", OK, MailboxID("F2"), "") }},
-		{"a NO [BADCHARSET (UTF-8)] .\r\n", func(w *Writer) { w.Refuse("a", newError(No, BadCharset("UTF-8"), "")) }},
+		{"* OK [UIDNEXT 4392] Next.\r\n", func(w *Writer) { w.Untagged(OK, CodeUIDNext(4392), "Next.") }},
+		{"* OK [UIDVALIDITY 3857529045] .\r\n", func(w *Writer) { w.Untagged(OK, CodeUIDValidity(3857529045), "") }},
+		{"* OK [UNSEEN 12] .\r\n", func(w *Writer) { w.Untagged(OK, CodeUnseen(12), "") }},
+		{"* OK [HIGHESTMODSEQ 715194045007] .\r\n", func(w *Writer) { w.Untagged(OK, CodeHighestModSeq(715194045007), "") }},
+		{`* OK [PERMANENTFLAGS (\Seen \Deleted $Forwarded \*)] .` + "\r\n", func(w *Writer) { w.Untagged(OK, CodePermanentFlags(flags, true), "") }},
+		{"* OK [PERMANENTFLAGS ()] .\r\n", func(w *Writer) { w.Untagged(OK, CodePermanentFlags(Flags{}, false), "") }},
+		{"a OK [APPENDUID 38505 3955] .\r\n", func(w *Writer) { w.Tagged("a", OK, CodeAppendUID(38505, SetOf(3955)), "") }},
+		{"a OK [COPYUID 38505 304,319:320 3956:3958] .\r\n", func(w *Writer) {
+			w.Tagged("a", OK, CodeCopyUID(38505, SetOf(304, 319, 320), SetOf(3956, 3957, 3958)), "")
+		}},
+		{"a OK [MODIFIED 7,9] .\r\n", func(w *Writer) { w.Tagged("a", OK, CodeModified(SetOf(7, 9)), "") }},
+		{"* OK [CAPABILITY IMAP4rev1 IDLE] .\r\n", func(w *Writer) { w.Untagged(OK, CodeCapability("IMAP4rev1", "IDLE"), "") }},
+		{"a OK [MAILBOXID (F2)] .\r\n", func(w *Writer) { w.Tagged("a", OK, CodeMailboxID("F2"), "") }},
+		{"a NO [BADCHARSET (UTF-8)] .\r\n", func(w *Writer) { w.Refuse("a", newError(No, CodeBadCharset("UTF-8"), "")) }},
 		{"* BAD x\r\n", func(w *Writer) { w.Refuse("", bad("x")) }},
 		{"* BYE [TOOBIG] x\r\n", func(w *Writer) { w.Refuse("a1", newError(Bye, CodeTooBig, "x")) }},
 		{"+ idling\r\n", func(w *Writer) { _ = w.Continue("idling") }},
@@ -69,12 +71,12 @@ func TestResponses(t *testing.T) {
 		{`* ID ("name" "mailstead" "os" NIL)` + "\r\n* ID NIL\r\n", func(w *Writer) { w.ID(IDParam{"name", "mailstead", false}, IDParam{"os", "", true}); w.ID() }},
 		{"* QUOTA \"\" (STORAGE 10 512)\r\n* QUOTAROOT INBOX \"\"\r\n", func(w *Writer) { w.Quota("", QuotaUsage{"STORAGE", 10, 512}); w.QuotaRoot("INBOX", "") }},
 		{`* LIST (\HasNoChildren \Sent) "/" Gesendet/&AOk-` + "\r\n", func(w *Writer) { w.List(sent) }},
-		{`* LSUB () NIL "a b"` + "\r\n", func(w *Writer) { w.Lsub(&ListRow{Mailbox: "a b"}) }},
+		{`* LSUB () NIL "a b"` + "\r\n", func(w *Writer) { w.Lsub(&ListData{Mailbox: "a b"}) }},
 		{`* LIST () "/" foo ("CHILDINFO" ("SUBSCRIBED") "OLDNAME" (bar))` + "\r\n", func(w *Writer) {
-			w.List(&ListRow{Separator: '/', Mailbox: "foo", ChildInfo: []string{"SUBSCRIBED"}, OldName: "bar"})
+			w.List(&ListData{Separator: '/', Mailbox: "foo", ChildInfo: []string{"SUBSCRIBED"}, OldName: "bar"})
 		}},
 		{"* STATUS x (MESSAGES 1 UIDNEXT 2 SIZE 3 APPENDLIMIT NIL MAILBOXID (F2))\r\n", func(w *Writer) {
-			w.Status(&StatusRow{Mailbox: "x", Items: StatusMessages | StatusUIDNext | StatusSize | StatusAppendLimit | StatusMailboxID,
+			w.Status(&StatusData{Mailbox: "x", Items: StatusMessages | StatusUIDNext | StatusSize | StatusAppendLimit | StatusMailboxID,
 				Messages: 1, UIDNext: 2, Size: 3, MailboxID: "F2"})
 		}},
 		{"* SEARCH 2 5 6 7 (MODSEQ 917162500)\r\n* SEARCH\r\n", func(w *Writer) { w.SearchResult(SetOf(2, 5, 6, 7), 917162500); w.SearchResult(nil, 9) }},

@@ -149,7 +149,7 @@ func (s *Sender) send(ctx context.Context, id db.ID, all []queue.Notice) error {
 func (s *Sender) file(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice, to mailbox.Recipient) error {
 	n, err := s.write(ctx, &m, all, false)
 	if err == nil {
-		err = s.Inbound.FileOwn(ctx, n, to, m.Sender, s.finish(all))
+		err = s.Inbound.FileServiceMessage(ctx, n, to, m.Sender, s.deleteNoticesMutation(all))
 	}
 	if err == nil {
 		s.Log.Info("a sender was told what became of a message", "message", m.ID, "mailbox", to.Mailbox, "notices", len(all))
@@ -157,9 +157,9 @@ func (s *Sender) file(ctx context.Context, m outbound.SubmissionInfo, all []queu
 	return err
 }
 
-// finish deletes notices in the commit of their notification. The commit fails with a conflict if
+// deleteNoticesMutation deletes notices in the commit of their notification. The commit fails with a conflict if
 // another node sent one of them.
-func (s *Sender) finish(all []queue.Notice) *db.Mutation {
+func (s *Sender) deleteNoticesMutation(all []queue.Notice) *db.Mutation {
 	return &db.Mutation{Apply: func(b *db.Batch) {
 		for _, q := range s.Queue.DeleteNoticeStatements(all) {
 			b.Queue(q)
@@ -188,7 +188,7 @@ func (s *Sender) senderMailbox(ctx context.Context, m outbound.SubmissionInfo) (
 	if err != nil {
 		return mailbox.Recipient{}, fault.Wrap(err, fault.NotFound, mailbox.CodeNoMailbox, "The sender's address can't be read.")
 	}
-	if secret.IsReturnPath(from.Local) { // not a mailbox, even if a catch-all would accept it
+	if secret.IsReturnOrUnsubscribePath(from.Local) { // not a mailbox, even if a catch-all would accept it
 		return mailbox.Recipient{}, fault.New(fault.NotFound, mailbox.CodeNoMailbox, "An application sent the message.")
 	}
 	route, err := s.Mailboxes.Route(ctx, from)

@@ -666,9 +666,9 @@ func TestReportsOfFormerHolder(t *testing.T) {
 		arrives := func(from *address.Address, to string) error {
 			l := s.Inbound.Begin(from, 0)
 			l.CheckResults = &summary.CheckResults{SPF: "pass"}
-			err := l.Recipient(t.Context(), addr(t, to))
+			err := l.AddRecipient(t.Context(), addr(t, to))
 			if err == nil {
-				_, err = l.Message(t.Context(), message.Received{By: "localhost", With: "ESMTP"}, strings.NewReader(note))
+				_, err = l.ReceiveMessage(t.Context(), message.Received{By: "localhost", With: "ESMTP"}, strings.NewReader(note))
 			}
 			return err
 		}

@@ -48,7 +48,7 @@ func (s *Sender) sendElsewhere(ctx context.Context, m outbound.SubmissionInfo, a
 	if err != nil {
 		return s.drop(ctx, m.ID, all, err)
 	}
-	if secret.IsReturnPath(to.Local) {
+	if secret.IsReturnOrUnsubscribePath(to.Local) {
 		return s.recordBounce(ctx, m, all, to)
 	}
 	if to.Local == inbound.PostmasterLocalPart && m.DomainLost { // the address may belong to another account by now
@@ -76,7 +76,7 @@ func (s *Sender) queue(ctx context.Context, m outbound.SubmissionInfo, all []que
 		return err
 	}
 	defer ready.Cancel()
-	err = s.DB.Write(ctx, ready.ID, db.Combine(ready.Mutation(), s.finish(all)))
+	err = s.DB.Write(ctx, ready.ID, db.Combine(ready.Mutation(), s.deleteNoticesMutation(all)))
 	if ready.Finish(err) {
 		s.Log.Info("a sender elsewhere is told what became of a message", "message", m.ID, "notification", ready.ID, "notices", len(all))
 	}

@@ -39,7 +39,7 @@ func (s *Sender) writeOnce(ctx context.Context, m *outbound.SubmissionInfo, all 
 		return nil, err
 	}
 	r := &message.DSN{
-		Host: s.Host, To: message.Address{Local: to.LocalText(), Domain: to.Domain}, Date: s.Now(), MessageID: "<" + s.DB.NewID().String() + "@" + s.Host + ">",
+		Host: s.Host, To: message.Address{Local: to.UnquotedLocal(), Domain: to.Domain}, Date: s.Now(), MessageID: "<" + s.DB.NewID().String() + "@" + s.Host + ">",
 		EnvID: m.EnvID, ArrivedAt: m.CreatedAt, Recipients: recipients(all), SevenBit: out,
 		Original: message.Original{UTF8: m.UTF8, EightBit: m.EightBit},
 	}
@@ -74,7 +74,7 @@ func (s *Sender) writeOnce(ctx context.Context, m *outbound.SubmissionInfo, all 
 			return nil, err
 		}
 	}
-	return s.Inbound.WriteOwn(ctx, func(w io.Writer) error {
+	return s.Inbound.StoreServiceMessage(ctx, func(w io.Writer) error {
 		if _, err := w.Write(head); err != nil {
 			return err
 		}

@@ -112,9 +112,9 @@ func (x *Index) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// Batch does a batch of the work of a pass (0, 1 or 2), in one commit that only the holder of the
+// RunBatch does a batch of the work of a pass (0, 1 or 2), in one commit that only the holder of the
 // leader job can make. It reports whether there is more to do.
-func (x *Index) Batch(ctx context.Context, pass int, now time.Time) (more bool, err error) {
+func (x *Index) RunBatch(ctx context.Context, pass int, now time.Time) (more bool, err error) {
 	if more, err = x.indexBatch(ctx, pass, now); errors.Is(err, lease.ErrNotLeader) {
 		err = nil
 	}

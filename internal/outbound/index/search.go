@@ -79,7 +79,7 @@ func (x *search) currentSources(ctx context.Context) (sources []idSource, err er
 		})
 	}
 	if x.Status == queue.Queued || x.Status == queue.Sending {
-		open, few, err := x.index.Queue.OpenMessages(ctx, x.account, x.Status)
+		open, few, err := x.index.Queue.QueuedOrSendingMessages(ctx, x.account, x.Status)
 		if err != nil {
 			return nil, err
 		}

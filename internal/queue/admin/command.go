@@ -49,10 +49,10 @@ const maxChangedRows = 200
 // maxReason is the maximum length of a reason, in bytes.
 const maxReason = 500
 
-// Check normalizes the command. It returns a fault.Invalid if a field is invalid.
-func (c *Command) Check() error {
+// Normalize normalizes the command. It returns a fault.Invalid if a field is invalid.
+func (c *Command) Normalize() error {
 	var bad fault.FieldErrors
-	if err := bad.Merge(c.Filter.Check()); err != nil {
+	if err := bad.Merge(c.Filter.Normalize()); err != nil {
 		return err
 	}
 	if len(c.Reason) > maxReason {
@@ -141,7 +141,7 @@ func (q *Queue) forEachChunk(ctx context.Context, c *Command, indexes []int, res
 // processChunk calls do with the selected rows of one page.
 func (q *Queue) processChunk(ctx context.Context, c *Command, list []Entry, seen map[dispatch.Key]bool, do func([]Entry) error) (err error) {
 	if c.Sender != "" {
-		if list, err = q.addViews(ctx, &c.Filter, list); err != nil {
+		if list, err = q.addViewsAndFilter(ctx, &c.Filter, list); err != nil {
 			return err
 		}
 	}

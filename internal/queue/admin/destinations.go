@@ -139,7 +139,7 @@ func (q *Queue) nextDestinations(ctx context.Context, after string, limit int, l
 	ask := true
 	for {
 		if ask || waiting == after {
-			if waiting, _, err = queue.NextWaiting(ctx, q.DB, after); err != nil {
+			if waiting, _, err = queue.NextWaitingDestination(ctx, q.DB, after); err != nil {
 				return nil, "", err
 			}
 		}

@@ -37,7 +37,7 @@ type dropOperation struct {
 // the delivery if the outcome comes within the command's Wait; otherwise the delivery stays held.
 // So no dropped delivery is still being attempted.
 func (q *Queue) Drop(ctx context.Context, c Command) (res Result, err error) {
-	if err := c.Check(); err != nil {
+	if err := c.Normalize(); err != nil {
 		return res, err
 	}
 	d := &dropOperation{Queue: q, cmd: &c, now: q.Now(), res: &res, info: map[db.ID]queue.MessageInfo{}, reply: "Dropped by the operator of the service."}
@@ -87,7 +87,7 @@ func (q *Queue) Drop(ctx context.Context, c Command) (res Result, err error) {
 	}
 	res.Leased = len(open)
 	if res.Changed > 0 {
-		q.Events.Wake()
+		q.Events.WakeSequencer()
 		q.wake(notify.SenderNotice)
 	}
 	return res, err

@@ -24,8 +24,8 @@ type Filter struct {
 	Held      *bool // only held deliveries, or only others
 }
 
-// Check normalizes the filter. It returns a fault.Invalid if a field is invalid.
-func (f *Filter) Check() error {
+// Normalize normalizes the filter. It returns a fault.Invalid if a field is invalid.
+func (f *Filter) Normalize() error {
 	var bad fault.FieldErrors
 	if f.Destination != "" {
 		name, err := address.ParseMailDomain(f.Destination)

@@ -39,7 +39,7 @@ var (
 // expiry is suspended. A hold by destination or account alone stays active and also holds future
 // deliveries. The node holds a leased delivery when it releases it, unless it is final by then.
 func (q *Queue) Hold(ctx context.Context, c Command) (res Result, err error) {
-	if err := c.Check(); err != nil {
+	if err := c.Normalize(); err != nil {
 		return res, err
 	}
 	id := queue.IndividualHold
@@ -102,7 +102,7 @@ func (q *Queue) addHold(ctx context.Context, c *Command, kind queue.HoldKind, ta
 // removes the active hold. A delivery stays held if another active hold applies. Release adds the
 // time on hold to each delivery's expiry.
 func (q *Queue) Release(ctx context.Context, c Command) (res Result, err error) {
-	if err := c.Check(); err != nil {
+	if err := c.Normalize(); err != nil {
 		return res, err
 	}
 	holds, err := queue.ReadHolds(ctx, q.DB)

@@ -121,7 +121,7 @@ func (q *Queue) readPage(ctx context.Context, f *Filter, s listCursor, limit int
 		if s.Message == 0 {
 			s.N = -1
 		}
-	} else if f.excludes(s.Index) {
+	} else if f.excludesIndex(s.Index) {
 		return nil, s.nextIndex(), nil
 	}
 	all, err := db.All(ctx, q.DB, f.statement(s, limit), scanEntry)
@@ -147,8 +147,8 @@ func (q *Queue) readPage(ctx context.Context, f *Filter, s listCursor, limit int
 	return list, next, nil
 }
 
-// excludes reports whether no delivery of an index can match the filter.
-func (f *Filter) excludes(place int) bool {
+// excludesIndex reports whether no delivery of an index can match the filter.
+func (f *Filter) excludesIndex(place int) bool {
 	switch place {
 	case indexWaiting:
 		return f.State == queue.Sending || f.Held != nil && *f.Held
@@ -193,7 +193,7 @@ const (
 // the next attempt, then held ones, then leased ones. next is the cursor of the next page, "" at
 // the end. A page may be short although more follow.
 func (q *Queue) List(ctx context.Context, f Filter, after string, limit int) (list []Entry, next string, err error) {
-	if err := f.Check(); err != nil {
+	if err := f.Normalize(); err != nil {
 		return nil, "", err
 	}
 	at, err := parseCursor(after)
@@ -206,7 +206,7 @@ func (q *Queue) List(ctx context.Context, f Filter, after string, limit int) (li
 			return nil, "", err
 		}
 		if f.Sender != "" {
-			if some, err = q.addViews(ctx, &f, some); err != nil {
+			if some, err = q.addViewsAndFilter(ctx, &f, some); err != nil {
 				return nil, "", err
 			}
 		}
@@ -221,7 +221,7 @@ func (q *Queue) List(ctx context.Context, f Filter, after string, limit int) (li
 		next = at.String()
 	}
 	if f.Sender == "" {
-		list, err = q.addViews(ctx, &f, list)
+		list, err = q.addViewsAndFilter(ctx, &f, list)
 	}
 	return list, next, err
 }

@@ -22,7 +22,7 @@ var retryWaitingQuery = db.SQL(`UPDATE delivery SET due_at = CASE WHEN due_at > 
 // With a single message it also requeues failed deliveries. It leaves scheduled, held and leased
 // deliveries unchanged.
 func (q *Queue) Retry(ctx context.Context, c Command) (res Result, err error) {
-	if err := c.Check(); err != nil {
+	if err := c.Normalize(); err != nil {
 		return res, err
 	}
 	now := q.Now()
@@ -44,7 +44,7 @@ func (q *Queue) Retry(ctx context.Context, c Command) (res Result, err error) {
 		err = q.requeueFailed(ctx, &c, &res, to, now)
 	}
 	if len(to) > 0 {
-		err = errors.Join(err, queue.RequestRetry(ctx, q.DB, slices.Collect(maps.Keys(to)), now))
+		err = errors.Join(err, queue.RequestDestinationRetry(ctx, q.DB, slices.Collect(maps.Keys(to)), now))
 		q.wake(notify.Hold)
 		q.wake(notify.Queue)
 	}

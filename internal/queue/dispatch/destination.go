@@ -125,10 +125,10 @@ func (x *Dispatcher[D]) BackOff(s *Session[D]) (ready []D, until time.Time) {
 	return ready, d.backoffUntil
 }
 
-// Pause starts no session for a session's destination before until: its hosts take no mail. It
+// PauseDestination starts no session for a session's destination before until: its hosts take no mail. It
 // returns the time until which the destination is paused. When its last session ends before that,
 // EndSession returns the deliveries that are ready.
-func (x *Dispatcher[D]) Pause(s *Session[D], until time.Time) (paused time.Time) {
+func (x *Dispatcher[D]) PauseDestination(s *Session[D], until time.Time) (paused time.Time) {
 	s.taken = true // it ends for a reason
 	d := s.destination
 	d.throttled, d.reachable = true, false
@@ -139,9 +139,9 @@ func (x *Dispatcher[D]) Pause(s *Session[D], until time.Time) (paused time.Time)
 	return d.pausedUntil
 }
 
-// Retry ends the backoff and the pause of a destination, for a retry on demand. Its rows are
+// RetryDestination ends the backoff and the pause of a destination, for a retry on demand. Its rows are
 // claimed again. It reports whether rows were known to wait.
-func (x *Dispatcher[D]) Retry(name string) (waited bool) {
+func (x *Dispatcher[D]) RetryDestination(name string) (waited bool) {
 	d := x.destination(name)
 	d.backoffUntil, d.pausedUntil = time.Time{}, time.Time{}
 	waited = d.hasBacklog
@@ -152,10 +152,10 @@ func (x *Dispatcher[D]) Retry(name string) (waited bool) {
 	return waited
 }
 
-// RetryAll is Retry for all known destinations.
-func (x *Dispatcher[D]) RetryAll() {
+// RetryAllDestinations is Retry for all known destinations.
+func (x *Dispatcher[D]) RetryAllDestinations() {
 	for name := range x.destinations {
-		x.Retry(name)
+		x.RetryDestination(name)
 	}
 }
 

@@ -226,8 +226,8 @@ func (x *Dispatcher[D]) Unblock(message db.ID) {
 	}
 }
 
-// Blocked returns the number of blocked messages.
-func (x *Dispatcher[D]) Blocked() int { return len(x.blocked) }
+// BlockedCount returns the number of blocked messages.
+func (x *Dispatcher[D]) BlockedCount() int { return len(x.blocked) }
 
 // StartSessions starts sessions for a destination after a call of Unblock.
 func (x *Dispatcher[D]) StartSessions(name string) {

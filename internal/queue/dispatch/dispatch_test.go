@@ -272,7 +272,7 @@ func (m *model) pause(t *rapid.T) {
 	if s == nil {
 		return
 	}
-	until := m.x.Pause(s.Session, m.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds"))*time.Second))
+	until := m.x.PauseDestination(s.Session, m.now.Add(time.Duration(rapid.IntRange(1, 100).Draw(t, "seconds"))*time.Second))
 	if !until.After(m.now) || m.wakeAt.IsZero() || m.wakeAt.After(until) {
 		t.Fatalf("the pause ends at %v, and the queue wakes at %v", until, m.wakeAt)
 	}
@@ -517,7 +517,7 @@ func TestPauseBySeveral(t *testing.T) {
 			t.Fatalf("%d sessions", len(m.running))
 		}
 		for _, s := range m.running {
-			m.x.Pause(s.Session, m.now.Add(time.Hour))
+			m.x.PauseDestination(s.Session, m.now.Add(time.Hour))
 		}
 		for len(m.running) > 0 {
 			m.end(m.running[0])

@@ -127,7 +127,7 @@ func (x *Dispatcher[D]) ReleaseSlot(s *Session[D]) bool {
 		return false
 	}
 	x.moveSlot(s, 1)
-	x.startWaiting()
+	x.startWaitingDestinations()
 	return true
 }
 
@@ -160,7 +160,7 @@ func (x *Dispatcher[D]) EndSession(s *Session[D]) (ready []D, until time.Time) {
 		ready, until = d.ready, d.backoffUntil
 		d.ready = nil
 	}
-	x.startWaiting() // first: otherwise a destination with a backlog would keep the slot
+	x.startWaitingDestinations() // first: otherwise a destination with a backlog would keep the slot
 	x.startSessions(d)
 	x.removeIdleDestination(d)
 	x.removeIdleAccount(s.account)
