@@ -17,10 +17,10 @@ const exposureInterval = 24 * time.Hour
 
 var setExposedQuery = db.SQL(`UPDATE api_key SET exposed_at = $2 WHERE hash = $1 AND exposed_at <= $3 RETURNING id, account, name`)
 
-// RecordExposure records at the key, and in the audit log, that its token was sent without TLS.
+// RecordCleartextKey records at the key, and in the audit log, that its token was sent without TLS.
 // noted is false if the token belongs to no key, or if any node recorded it within a day. Only ID,
 // Account and Name of k are set.
-func (a *Accounts) RecordExposure(ctx context.Context, token string, from netip.Addr) (k Key, noted bool, err error) {
+func (a *Accounts) RecordCleartextKey(ctx context.Context, token string, from netip.Addr) (k Key, noted bool, err error) {
 	if !secret.IsWellFormedToken(secret.APIKeyPrefix, token) {
 		return Key{}, false, nil
 	}

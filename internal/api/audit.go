@@ -117,7 +117,7 @@ func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act
 			err = pending.Abort(ctx, err, partialOperations[o.id])
 		}
 		if err != nil { // the entry stays pending, which says that the outcome is unknown
-			a.Log.ErrorContext(ctx, "completing an audit log entry failed", "request", web.RequestID(ctx), "error", err)
+			a.Log.ErrorContext(ctx, "completing an audit log entry failed", "request", web.RequestIDFromContext(ctx), "error", err)
 		}
 	}
 	err = act(req.WithContext(context.WithValue(ctx, auditRecordKey{}, r)))

@@ -68,7 +68,7 @@ func (a *API) listCaptured(ctx context.Context, p account.Principal, in *pagePar
 		one, err := a.newCapturedSummary(ctx, c)
 		switch {
 		case blob.IsLost(err): // list the other messages nevertheless
-			a.Log.ErrorContext(ctx, "a message can't be read", "request", web.RequestID(ctx), "error", err)
+			a.Log.ErrorContext(ctx, "a message can't be read", "request", web.RequestIDFromContext(ctx), "error", err)
 		case err != nil && !fault.Is(err, fault.NotFound):
 			failed = err
 		}

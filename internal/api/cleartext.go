@@ -20,7 +20,7 @@ func (a *API) RejectCleartext(w http.ResponseWriter, r *http.Request) {
 		err := a.recordExposedKey(r)
 		if err == nil || !fault.Is(err, fault.RateLimited) {
 			if err != nil {
-				a.Log.ErrorContext(r.Context(), "an API key sent without TLS could not be noted", "request", web.RequestID(r.Context()), "err", err)
+				a.Log.ErrorContext(r.Context(), "an API key sent without TLS could not be noted", "request", web.RequestIDFromContext(r.Context()), "err", err)
 			}
 			err = errCleartext
 		}
@@ -43,7 +43,7 @@ func (a *API) recordExposedKey(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	k, noted, err := a.Accounts.RecordExposure(r.Context(), token, from.Addr())
+	k, noted, err := a.Accounts.RecordCleartextKey(r.Context(), token, from.Addr())
 	if noted {
 		a.Log.WarnContext(r.Context(), "an API key was sent without TLS", "account", k.Account, "key", k.ID)
 	}

@@ -149,7 +149,7 @@ func (a *API) streamEvents(w http.ResponseWriter, r *http.Request, p account.Pri
 	}
 	// The response has started, so the client can learn the error only when it reconnects.
 	if r.Context().Err() == nil && !out.clientGone && !web.IsAuthError(err) {
-		a.Log.WarnContext(r.Context(), "a stream of events broke off", "request", web.RequestID(r.Context()), "error", err)
+		a.Log.WarnContext(r.Context(), "a stream of events broke off", "request", web.RequestIDFromContext(r.Context()), "error", err)
 	}
 	return nil
 }

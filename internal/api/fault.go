@@ -43,7 +43,7 @@ func (a *API) toProblem(ctx context.Context, err error) *problem {
 	var made *problem
 	if errors.As(err, &made) {
 		p := *made
-		p.RequestID = web.RequestID(ctx)
+		p.RequestID = web.RequestIDFromContext(ctx)
 		return &p
 	}
 	var large *http.MaxBytesError
@@ -53,7 +53,7 @@ func (a *API) toProblem(ctx context.Context, err error) *problem {
 	var f *fault.Error
 	if !errors.As(err, &f) {
 		if ctx.Err() == nil {
-			a.Log.ErrorContext(ctx, "request failed", "request", web.RequestID(ctx), "error", err)
+			a.Log.ErrorContext(ctx, "request failed", "request", web.RequestIDFromContext(ctx), "error", err)
 		}
 		f = fault.New(fault.Internal, "internal_error", "Something went wrong on our side. Please try again.")
 	}
@@ -62,7 +62,7 @@ func (a *API) toProblem(ctx context.Context, err error) *problem {
 		status = http.StatusBadRequest
 	}
 	p := newProblem(status, f.Code, f.Message)
-	p.RequestID, p.retry = web.RequestID(ctx), int(math.Ceil(f.RetryAfter.Seconds()))
+	p.RequestID, p.retry = web.RequestIDFromContext(ctx), int(math.Ceil(f.RetryAfter.Seconds()))
 	for _, field := range f.Fields[:min(len(f.Fields), maxFaults)] {
 		p.Errors = append(p.Errors, fieldErrorResponse(field))
 	}

@@ -124,7 +124,7 @@ func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb str
 	}
 	res, err := do(ctx, or)
 	if !or.DryRun {
-		a.Log.InfoContext(ctx, "an operator's order", "verb", verb, "key", p.Key, "request", web.RequestID(ctx), "message", c.Message, "destination", or.Destination,
+		a.Log.InfoContext(ctx, "an operator's order", "verb", verb, "key", p.Key, "request", web.RequestIDFromContext(ctx), "message", c.Message, "destination", or.Destination,
 			"account", or.Account, "all", or.All, "matched", res.Matched, "changed", res.Changed, "leased", res.Leased, "error", err)
 	}
 	return queueCommandResponse{

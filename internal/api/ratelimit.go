@@ -31,7 +31,7 @@ func (a *API) countRequest(w http.ResponseWriter, r *http.Request, p account.Pri
 func (a *API) addSendLimitHeaders(w http.ResponseWriter, r *http.Request, p account.Principal) {
 	gauges, err := a.Limits.Statuses(r.Context(), outbound.KeyConsumer(p))
 	if err != nil {
-		a.Log.WarnContext(r.Context(), "the limits could not be told", "request", web.RequestID(r.Context()), "error", err)
+		a.Log.WarnContext(r.Context(), "the limits could not be told", "request", web.RequestIDFromContext(r.Context()), "error", err)
 	}
 	addLimitHeaders(w.Header(), gauges)
 }

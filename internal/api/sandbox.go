@@ -123,7 +123,7 @@ func (a *API) simulateInbound(w http.ResponseWriter, r *http.Request, p account.
 		return simulationResponse{}, err
 	}
 	defer body.Close() //nolint:errcheck // only read
-	s.Body, s.Received = body, message.Received{Helo: "sandbox", By: a.Inbound.Host, With: "HTTP"}
+	s.Body, s.Received = body, message.ReceivedField{Helo: "sandbox", By: a.Inbound.Host, With: "HTTP"}
 	s.Allow = func(to mailbox.Recipient) bool {
 		return to.Account == p.Account && (p.Domain == "" || strings.HasSuffix(to.Address, "@"+p.Domain))
 	}

@@ -68,7 +68,7 @@ func comesIn(t *testing.T, s *servertest.Server, text string, to ...string) {
 			t.Fatal(err)
 		}
 	}
-	received := words.Received{Helo: "x.example", Addr: netip.MustParseAddr("192.0.2.1"), By: "mail.test", With: "ESMTP"}
+	received := words.ReceivedField{Helo: "x.example", Addr: netip.MustParseAddr("192.0.2.1"), By: "mail.test", With: "ESMTP"}
 	if _, err := l.ReceiveMessage(t.Context(), received, strings.NewReader("From: Carol <carol@elsewhere.example>\r\nTo: you@demo.test\r\n"+text+"\r\n\r\nhello\r\n")); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func (a *API) createWebhook(ctx context.Context, p account.Principal, in *create
 	if err != nil {
 		return webhookResponse{}, err
 	}
-	if n.Domains, n.Mailboxes, err = a.resolveFilterIDs(ctx, p, in.Body.Domains, in.Body.Mailboxes); err != nil {
+	if n.Domains, n.Mailboxes, err = a.resolveWebhookFilter(ctx, p, in.Body.Domains, in.Body.Mailboxes); err != nil {
 		return webhookResponse{}, err
 	}
 	if p.Domain != "" && len(n.Domains)+len(n.Mailboxes) == 0 {
@@ -101,8 +101,8 @@ func (a *API) createWebhook(ctx context.Context, p account.Principal, in *create
 	return out, err
 }
 
-// resolveFilterIDs parses the ids of a filter. Ids that the key can't see are treated as unknown.
-func (a *API) resolveFilterIDs(ctx context.Context, p account.Principal, domains, mailboxes []string) (d, m []db.ID, err error) {
+// resolveWebhookFilter parses the ids of a filter. Ids that the key can't see are treated as unknown.
+func (a *API) resolveWebhookFilter(ctx context.Context, p account.Principal, domains, mailboxes []string) (d, m []db.ID, err error) {
 	read := func(texts []string, find func(context.Context, account.Principal, *idParams) (db.ID, error)) ([]db.ID, error) {
 		if len(texts) > webhook.MaxFilterIDs {
 			return make([]db.ID, len(texts)), nil // rejected without a lookup
@@ -232,7 +232,7 @@ func (a *API) updateWebhook(ctx context.Context, p account.Principal, in *update
 			texts[i] = *given
 		}
 	}
-	domains, mailboxes, err := a.resolveFilterIDs(ctx, p, texts[0], texts[1])
+	domains, mailboxes, err := a.resolveWebhookFilter(ctx, p, texts[0], texts[1])
 	if err != nil {
 		return webhookResponse{}, err
 	}

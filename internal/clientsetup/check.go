@@ -18,8 +18,8 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 )
 
-// Checker connects to the endpoints like a mail client, from this machine.
-type Checker struct {
+// EndpointChecker connects to the endpoints like a mail client, from this machine.
+type EndpointChecker struct {
 	dialer  net.Dialer
 	service *Service
 	roots   *x509.CertPool
@@ -35,8 +35,8 @@ const (
 )
 
 // NewChecker returns a Checker that trusts roots and asks resolver. Nil means those of the system.
-func NewChecker(s *Service, roots *x509.CertPool, resolver *net.Resolver) *Checker {
-	return &Checker{dialer: net.Dialer{Resolver: resolver}, service: s, roots: roots, slots: make(chan struct{}, maxChecks)}
+func NewChecker(s *Service, roots *x509.CertPool, resolver *net.Resolver) *EndpointChecker {
+	return &EndpointChecker{dialer: net.Dialer{Resolver: resolver}, service: s, roots: roots, slots: make(chan struct{}, maxChecks)}
 }
 
 // Protocols of an endpoint.
@@ -65,7 +65,7 @@ type Step struct {
 
 // Check connects to all endpoints at once, negotiates TLS with each and reads its capabilities. It
 // doesn't sign in. It takes at most 30 seconds; too many concurrent checks are fault.RateLimited.
-func (c *Checker) Check(ctx context.Context) ([]CheckResult, error) {
+func (c *EndpointChecker) Check(ctx context.Context) ([]CheckResult, error) {
 	select {
 	case c.slots <- struct{}{}:
 		defer func() { <-c.slots }()
@@ -91,7 +91,7 @@ func (c *Checker) Check(ctx context.Context) ([]CheckResult, error) {
 }
 
 // checkEndpoint runs the steps until one fails.
-func (c *Checker) checkEndpoint(ctx context.Context, t *CheckResult) {
+func (c *EndpointChecker) checkEndpoint(ctx context.Context, t *CheckResult) {
 	began := time.Now()
 	defer func() { t.Duration = time.Since(began) }()
 	step := func(name, words string, err error) bool {

@@ -145,9 +145,9 @@ func (e *SCRAMExchange) start() error {
 	return nil
 }
 
-// CheckFinal returns ErrSCRAMMessage if the client's last message does not belong to the exchange.
+// CheckFinalWithoutProof returns ErrSCRAMMessage if the client's last message does not belong to the exchange.
 // It does not check the password.
-func (e *SCRAMExchange) CheckFinal(final string) error {
+func (e *SCRAMExchange) CheckFinalWithoutProof(final string) error {
 	c, _, err := e.replay(nil, nil)
 	if err != nil || len(final) > maxSCRAMMessage {
 		return ErrSCRAMMessage

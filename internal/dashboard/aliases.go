@@ -42,7 +42,7 @@ func (d *Dashboard) aliases(v *requestContext) (page, error) {
 	if n := len(list); n > 0 {
 		data.Pager = newPager("/aliases", p, n, more, list[0].ID, list[n-1].ID)
 	}
-	all, err := d.allDomains(v)
+	all, err := d.domainsForChoice(v)
 	for _, x := range all {
 		data.Ready = data.Ready || x.OwnershipStatus == domain.StatusVerified
 	}

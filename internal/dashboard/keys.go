@@ -91,7 +91,7 @@ func (d *Dashboard) newKey(v *requestContext) (page, error) {
 	if err := rejectOperators(v); err != nil {
 		return page{}, err
 	}
-	all, err := d.allDomains(v)
+	all, err := d.domainsForChoice(v)
 	if err != nil {
 		return page{}, err
 	}
@@ -179,7 +179,7 @@ func (d *Dashboard) sampleSender(v *requestContext, k account.Key) (string, erro
 	if k.Domain != "" {
 		return "you@" + k.Domain, nil
 	}
-	all, err := d.allDomains(v)
+	all, err := d.domainsForChoice(v)
 	for _, x := range all {
 		if x.Sends {
 			return "you@" + x.Name, err

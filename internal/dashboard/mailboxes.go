@@ -40,7 +40,7 @@ func (d *Dashboard) mailboxes(v *requestContext) (page, error) {
 	if s.List, more, err = d.Mailboxes.List(v.ctx, v.session.Account, filter, p); err != nil {
 		return page{}, err
 	}
-	all, err := d.allDomains(v)
+	all, err := d.domainsForChoice(v)
 	if err != nil {
 		return page{}, err
 	}
@@ -87,8 +87,8 @@ func (d *Dashboard) domainIDFromForm(v *requestContext, text string) (db.ID, err
 	return d.Domains.IDByName(v.ctx, v.session.Account, text)
 }
 
-// allDomains returns the account's domains, newest first; if there are very many, only the newest.
-func (d *Dashboard) allDomains(v *requestContext) (all []domain.Domain, err error) {
+// domainsForChoice returns the account's domains, newest first; if there are very many, only the newest.
+func (d *Dashboard) domainsForChoice(v *requestContext) (all []domain.Domain, err error) {
 	for p := (db.Page{Limit: db.MaxPageSize}); len(all) < maxDomainOptions; {
 		some, more, err := d.Domains.List(v.ctx, v.session.Account, p)
 		if err != nil {
@@ -104,7 +104,7 @@ func (d *Dashboard) allDomains(v *requestContext) (all []domain.Domain, err erro
 }
 
 func (d *Dashboard) newMailbox(v *requestContext) (page, error) {
-	all, err := d.allDomains(v)
+	all, err := d.domainsForChoice(v)
 	if err != nil {
 		return page{}, err
 	}

@@ -42,7 +42,7 @@ type requestContext struct {
 	formError   string            // error of the whole form
 }
 
-func (v *requestContext) requestID() string { return web.RequestID(v.ctx) }
+func (v *requestContext) requestID() string { return web.RequestIDFromContext(v.ctx) }
 
 // isScript reports whether a script of the pages makes the request, for a part of a page.
 func (v *requestContext) isScript() bool { return v.r.Header.Get("HX-Request") != "" }

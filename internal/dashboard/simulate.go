@@ -44,7 +44,7 @@ func (d *Dashboard) simulateInbound(v *requestContext) (actionResult, error) {
 	}
 	got, err := d.Inbound.Simulate(v.ctx, inbound.SimulatedMessage{
 		From: &from.Address, To: []address.Address{to.Address}, Size: int64(mail.Len()), Body: &mail,
-		Received: message.Received{Helo: "sandbox", By: d.Host, With: "HTTP"},
+		Received: message.ReceivedField{Helo: "sandbox", By: d.Host, With: "HTTP"},
 		Allow:    func(r mailbox.Recipient) bool { return r.Account == v.session.Account },
 	})
 	if err != nil {

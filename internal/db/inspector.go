@@ -128,7 +128,7 @@ func (l *Inspector) Each(ctx context.Context, s Statement, f func(Row) error) er
 	if l.kind == Postgres {
 		rows, err := l.postgres.Query(ctx, s.query.postgres, s.args...)
 		if err == nil {
-			_, err = readPgRows(rows, f)
+			_, err = eachPgRow(rows, f)
 		}
 		return wrapReadError(s.query, err)
 	}

@@ -87,7 +87,7 @@ func (s *pgTx) run(st Statement, f func(Row) error) (n int64, err error) {
 	}
 	rows, err := s.conn.Query(s.ctx, st.query.postgres, st.args...)
 	if err == nil {
-		n, err = readPgRows(rows, f)
+		n, err = eachPgRow(rows, f)
 	}
 	switch {
 	case err == nil:

@@ -105,7 +105,7 @@ func (p *pipeline) queueStep(b *pgx.Batch, jobs []*pendingWrite, of func(*Mutati
 			i++
 			continue
 		}
-		p.queueInserts(b, all[i:i+n])
+		p.queueMergedInserts(b, all[i:i+n])
 		i += n
 	}
 	return final
@@ -129,9 +129,9 @@ func alreadyLocked(before []orderedStatement, s orderedStatement) bool {
 	})
 }
 
-// queueInserts combines plain INSERTs into few statements of many rows, since each statement has
+// queueMergedInserts combines plain INSERTs into few statements of many rows, since each statement has
 // a fixed cost in PostgreSQL. Their order does not matter.
-func (p *pipeline) queueInserts(b *pgx.Batch, all []orderedStatement) {
+func (p *pipeline) queueMergedInserts(b *pgx.Batch, all []orderedStatement) {
 	for len(all) > 0 {
 		query := all[0].query
 		var same, others []orderedStatement
@@ -184,7 +184,7 @@ func (p *pipeline) queueStatement(b *pgx.Batch, job *pendingWrite, q *QueuedStat
 	}
 	sent.Query(func(rows pgx.Rows) error {
 		read, declined := q.reader()
-		n, err := readPgRows(rows, read)
+		n, err := eachPgRow(rows, read)
 		if err != nil {
 			return fmt.Errorf("reading rows: %w", err)
 		}

@@ -198,7 +198,7 @@ func (e *postgresEngine) read(ctx context.Context, until time.Time, s Statement,
 	defer end()
 	rows, err := conn.Query(bound, s.query.postgres, s.args...)
 	if err == nil {
-		_, err = readPgRows(rows, f)
+		_, err = eachPgRow(rows, f)
 	}
 	switch {
 	case err != nil && (isServerGone(bound) || conn.Conn().IsClosed() && ctx.Err() == nil):
@@ -210,8 +210,8 @@ func (e *postgresEngine) read(ctx context.Context, until time.Time, s Statement,
 	return err
 }
 
-// readPgRows calls f for every row, and returns how many rows were changed or read.
-func readPgRows(rows pgx.Rows, f func(Row) error) (int64, error) {
+// eachPgRow calls f for every row, and returns how many rows were changed or read.
+func eachPgRow(rows pgx.Rows, f func(Row) error) (int64, error) {
 	defer rows.Close()
 	for rows.Next() {
 		if err := f(rows); err != nil {

@@ -70,7 +70,7 @@ func (d *Domains) applySnapshot(ctx context.Context, id db.ID, name string, l dn
 			}
 		}
 		after = d.toDomain(me, keys)
-		return d.saveKeys(ctx, tx, keysBefore, keys)
+		return d.saveKeyStates(ctx, tx, keysBefore, keys)
 	})
 	return after, err
 }

@@ -76,8 +76,8 @@ func (c *claim) nextCheck(at time.Time, keys []key, records []Record) time.Time 
 
 var deleteRetiredKeysQuery = db.SQL(`DELETE FROM dkim_key WHERE domain = $1 AND state = 'retired' AND until_at < $2`)
 
-// saveKeys writes changed keys. The domain's row is locked.
-func (d *Domains) saveKeys(ctx context.Context, tx *db.Tx, before, now []key) error {
+// saveKeyStates writes changed keys. The domain's row is locked.
+func (d *Domains) saveKeyStates(ctx context.Context, tx *db.Tx, before, now []key) error {
 	for i, k := range now {
 		was := before[i]
 		var s db.Statement

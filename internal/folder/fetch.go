@@ -255,7 +255,7 @@ const singleReadFields = FetchDates | FetchBlobID | FetchContent | FetchStructur
 // readMessage reads a message and its bytes in one query, for the most common FETCH of mail
 // clients. If it returns nothing, reading rows and bytes separately reveals the error.
 func (v *View) readMessage(ctx context.Context, uid uint32, want FetchFields) []MessageRow {
-	index, known := v.snap.Index(uid)
+	index, known := v.snap.IndexOfUID(uid)
 	if !known || v.shared.keywords.IsFull() {
 		return nil
 	}

@@ -57,7 +57,7 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 		v.snap = now
 		c.Flags = make([]FlagChange, 0, len(d.Changed))
 		for _, e := range d.Changed {
-			index, _ := now.Index(e.UID)
+			index, _ := now.IndexOfUID(e.UID)
 			c.Flags = append(c.Flags, v.flagChange(index, e))
 		}
 	}
@@ -69,7 +69,7 @@ func (v *View) Sync(ctx context.Context, expunge bool) (Changes, error) {
 // none changes because of those before it, and the UIDs.
 func expungedNumbers(before *snapshot.Snapshot, entries []snapshot.Entry) (seqs, uids []uint32) {
 	for _, e := range entries {
-		index, _ := before.Index(e.UID)
+		index, _ := before.IndexOfUID(e.UID)
 		seqs = append(seqs, uint32(index+1))
 		uids = append(uids, e.UID)
 	}

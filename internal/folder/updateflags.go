@@ -136,7 +136,7 @@ func (v *View) updateFlagsBatch(ctx context.Context, uids []uint32, change *Flag
 	err := sh.retryStale(ctx, func() error {
 		base, since := sh.current()
 		var err error
-		if plan, err = planFlags(base, uids, change, words); err != nil {
+		if plan, err = planFlagUpdate(base, uids, change, words); err != nil {
 			return err
 		}
 		if len(plan.changed) == 0 {
@@ -159,8 +159,8 @@ func (v *View) updateFlagsBatch(ctx context.Context, uids []uint32, change *Flag
 	return v.adoptFlags(before, now, uids, plan, words), plan.failed, nil
 }
 
-// planFlags computes the change.
-func planFlags(base *snapshot.Snapshot, uids []uint32, change *FlagUpdate, words *keywordChange) (*flagPlan, error) {
+// planFlagUpdate computes the change.
+func planFlagUpdate(base *snapshot.Snapshot, uids []uint32, change *FlagUpdate, words *keywordChange) (*flagPlan, error) {
 	p := &flagPlan{}
 	p.keep, p.add = change.masks()
 	withWords := change.changesKeywords()

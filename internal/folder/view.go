@@ -103,7 +103,7 @@ func (v *View) UID(seq uint32) uint32 {
 
 // Seq returns the sequence number of a UID, or 0 if there is no such message.
 func (v *View) Seq(uid uint32) uint32 {
-	if i, found := v.snap.Index(uid); found {
+	if i, found := v.snap.IndexOfUID(uid); found {
 		return uint32(i + 1)
 	}
 	return 0

@@ -156,7 +156,7 @@ func (i *Service) spoolQueued(ctx context.Context, m *queue.OutboundMessage) (*s
 		return nil, err
 	}
 	defer body.Close() //nolint:errcheck // only read
-	head := message.Received{By: i.Host, ID: m.ID.String(), Date: i.Now()}.Append(nil)
+	head := message.ReceivedField{By: i.Host, ID: m.ID.String(), Date: i.Now()}.Append(nil)
 	s, err := i.spool(ctx, m.ID, append(head, m.Head...), body, nil)
 	if err != nil {
 		return nil, err
@@ -218,7 +218,7 @@ func (i *Service) filterLocal(ctx context.Context, s *spooledMessage, c *queue.T
 	if !c.Mail.Forwarded { // MAIL FROM was checked when the message was accepted
 		verified.checkResults.SPF = string(mailauth.Pass)
 	}
-	return l, l.filterSpam(ctx, &verified, message.Received{ID: c.Mail.ID.String()}, "")
+	return l, l.filterSpam(ctx, &verified, message.ReceivedField{ID: c.Mail.ID.String()}, "")
 }
 
 // isFiled reports whether a delivery was filed here. If it has no outcome yet, the outcome was

@@ -229,7 +229,7 @@ func (s *spooledMessage) passedSPF() bool { return s.checkResults.SPF == string(
 // forwarded. The route belongs to the account that forwarded the message. Another account may own
 // the domain by now; it sees nothing of the report.
 func (i *Service) returnRoute(ctx context.Context, to address.Address) (mailbox.Route, error) {
-	claims, err := i.domainClaims(ctx, to.Domain)
+	claims, err := i.forwardingAccounts(ctx, to.Domain)
 	if err != nil {
 		return mailbox.Route{}, err
 	}
@@ -245,8 +245,8 @@ func (i *Service) returnRoute(ctx context.Context, to address.Address) (mailbox.
 	return mailbox.Route{}, noMailboxError()
 }
 
-// domainClaims returns the accounts that may have forwarded mail in the name of a domain.
-func (i *Service) domainClaims(ctx context.Context, name string) ([]domain.HostedDomain, error) {
+// forwardingAccounts returns the accounts that may have forwarded mail in the name of a domain.
+func (i *Service) forwardingAccounts(ctx context.Context, name string) ([]domain.HostedDomain, error) {
 	_, hosted, err := i.Mailboxes.FindHosted(ctx, name)
 	if err != nil {
 		return nil, err

@@ -34,7 +34,7 @@ func acceptsAllMail(to address.Address) bool {
 }
 
 // spoolAndVerify stores and verifies the message.
-func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received message.Received, body io.Reader) (s *spooledMessage, err error) {
+func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received message.ReceivedField, body io.Reader) (s *spooledMessage, err error) {
 	i := l.service
 	var trial *mailauth.Verification
 	var begin func(message.Header) io.Writer

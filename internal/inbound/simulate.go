@@ -20,10 +20,10 @@ import (
 type SimulatedMessage struct {
 	From         *address.Address // MAIL FROM; nil: the null sender
 	To           []address.Address
-	Received     message.Received     // simulated connection
-	CheckResults summary.CheckResults // simulated check results
-	Size         int64                // 0 if unknown
-	Body         io.Reader            // bare CR and LF are rejected
+	Received     message.ReceivedField // simulated connection
+	CheckResults summary.CheckResults  // simulated check results
+	Size         int64                 // 0 if unknown
+	Body         io.Reader             // bare CR and LF are rejected
 	// Allow reports whether a mailbox is reachable; other mailboxes appear as not hosted.
 	Allow func(mailbox.Recipient) bool
 }

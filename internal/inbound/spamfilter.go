@@ -25,7 +25,7 @@ const (
 // and its domain. It rejects the message only if that holds for all recipients; otherwise the
 // message goes to Junk and is not forwarded. Reports to this service, or on their way back to a
 // sender, are not affected.
-func (l *Transaction) filterSpam(ctx context.Context, s *spooledMessage, received message.Received, name string) error {
+func (l *Transaction) filterSpam(ctx context.Context, s *spooledMessage, received message.ReceivedField, name string) error {
 	if l.service.SpamFilter == nil || len(l.recipients)+len(l.forwards) == 0 {
 		return nil
 	}

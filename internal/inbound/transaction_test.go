@@ -25,7 +25,7 @@ const mail = "Return-Path: <forged@example.com>\r\nFrom: Ann <ann@example.com>\r
 	"Subject: =?UTF-8?Q?sch=C3=B6n?=\r\nDate: Mon, 2 Mar 2026 10:00:00 +0100\r\nMessage-ID: <1@example.com>\r\n" +
 	"Content-Type: multipart/mixed; boundary=x\r\n\r\n--x\r\n\r\nhello\r\n--x\r\nContent-Type: text/csv\r\nContent-Disposition: attachment\r\n\r\n1,2\r\n--x--\r\n"
 
-var received = message.Received{Helo: "client.example", Addr: netip.MustParseAddr("192.0.2.7"), By: "mail.host.test", With: "ESMTPS"}
+var received = message.ReceivedField{Helo: "client.example", Addr: netip.MustParseAddr("192.0.2.7"), By: "mail.host.test", With: "ESMTPS"}
 
 func wantKind(t testing.TB, err error, kind fault.Kind, code string) {
 	t.Helper()

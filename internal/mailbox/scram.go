@@ -32,7 +32,7 @@ const maxVerifiers = 2 * (MaxAppPasswords + 1)
 // belong to the exchange is credential.ErrSCRAMMessage and doesn't count as a guess. Wrong
 // passwords can't be distinguished, so each counts as a guess.
 func (m *Mailboxes) AuthenticateSCRAM(ctx context.Context, p Protocol, e *credential.SCRAMExchange, final string, from netip.Addr) (box Mailbox, answer string, err error) {
-	if err := e.CheckFinal(final); err != nil {
+	if err := e.CheckFinalWithoutProof(final); err != nil {
 		return Mailbox{}, "", err
 	}
 	a := &loginAttempt{protocol: p, user: e.User, from: from, guess: final, failedResult: ResultWrongPassword}
@@ -59,7 +59,7 @@ func (m *Mailboxes) AuthenticateSCRAM(ctx context.Context, p Protocol, e *creden
 		}
 		// A failure takes as long with any number of passwords, including none.
 		for ; tested < maxVerifiers; tested++ {
-			_ = e.CheckFinal(final)
+			_ = e.CheckFinalWithoutProof(final)
 		}
 		if len(a.candidates) > 0 && m.SCRAM.NeedsVerifiers(a.candidates[0].Address, a.candidates[0].scram) {
 			a.failedResult = ResultNoVerifier

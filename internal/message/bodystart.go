@@ -88,7 +88,7 @@ const maxRescan = 4
 func (s *Scanner) endHeaderAtBody() bool {
 	place := len(s.ix.Parts) - 1
 	p := &s.ix.Parts[place]
-	if len(s.headerBuf) >= headerLimit(place) || s.rescanned+int64(len(s.headerBuf)) > maxRescan*s.offset {
+	if len(s.headerBuf) >= maxHeaderBytes(place) || s.rescanned+int64(len(s.headerBuf)) > maxRescan*s.offset {
 		return false
 	}
 	at := Header(s.headerBuf).bodyStart()

@@ -159,7 +159,7 @@ func (q *qpReader) Read(p []byte) (int, error) {
 		piece, q.err = q.r.ReadSlice('\n')
 		if errors.Is(q.err, bufio.ErrBufferFull) {
 			q.err = nil
-			piece = q.complete(piece)
+			piece = q.extendPastEscape(piece)
 		}
 		q.decode(piece)
 	}
@@ -168,8 +168,8 @@ func (q *qpReader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// complete reads more if an escape or a line end would be split.
-func (q *qpReader) complete(piece []byte) []byte {
+// extendPastEscape reads more if an escape or a line end would be split.
+func (q *qpReader) extendPastEscape(piece []byte) []byte {
 	for range 3 {
 		n := len(piece)
 		if piece[n-1] != '=' && piece[n-2] != '=' && piece[n-1] != '\r' {

@@ -89,9 +89,9 @@ func MissingFields(h Header, date time.Time, messageID string) []byte {
 	return add
 }
 
-// Received is the content of a Received field (RFC 5321 §4.4). Empty values are left out. For mail
+// ReceivedField is the content of a Received field (RFC 5321 §4.4). Empty values are left out. For mail
 // of our users, leave Helo, Name and Addr empty.
-type Received struct {
+type ReceivedField struct {
 	Helo string     // name in HELO
 	Name string     // the address's name in DNS
 	Addr netip.Addr // client's address
@@ -104,7 +104,7 @@ type Received struct {
 }
 
 // Append appends the field.
-func (r Received) Append(dst []byte) []byte {
+func (r ReceivedField) Append(dst []byte) []byte {
 	w := fieldWriter{dst: dst}
 	w.begin("Received")
 	if r.Helo != "" || r.Addr.IsValid() {

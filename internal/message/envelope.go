@@ -88,11 +88,11 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 		dst = append(dst, '(')
 		budget := MaxAddresses
 		if !more {
-			dst, budget = p.appendList(dst, first[k], budget)
+			dst, budget = p.appendEnvelopeAddresses(dst, first[k], budget)
 		} else {
 			for f := range h.Fields() {
 				if EnvelopeFieldOf(f.Name) == k && budget > 0 && len(dst)-start < MaxField {
-					dst, budget = p.appendList(dst, f.Value, budget)
+					dst, budget = p.appendEnvelopeAddresses(dst, f.Value, budget)
 				}
 			}
 		}
@@ -125,8 +125,8 @@ func AppendEnvelope(dst []byte, h Header) []byte {
 	return append(dst, ')')
 }
 
-// appendList appends the addresses of value, and returns the rest of the budget.
-func (p *addressParser) appendList(dst, value []byte, budget int) ([]byte, int) {
+// appendEnvelopeAddresses appends the addresses of value, and returns the rest of the budget.
+func (p *addressParser) appendEnvelopeAddresses(dst, value []byte, budget int) ([]byte, int) {
 	p.in, p.pos, p.count, p.inGroup = value, 0, MaxAddresses-budget, false
 	for {
 		k := p.next()

@@ -81,14 +81,14 @@ func TestMissing(t *testing.T) {
 func TestReceived(t *testing.T) {
 	date := time.Date(2026, 11, 20, 10, 0, 0, 0, time.UTC)
 	for _, c := range []struct {
-		r    message.Received
+		r    message.ReceivedField
 		want string
 	}{
-		{message.Received{Helo: "mail.shop.test", Name: "mail.shop.test", Addr: netip.MustParseAddr("192.0.2.1"), By: "mx.demo.test", With: "ESMTPS", TLS: "TLSv1.3 TLS_AES_128_GCM_SHA256", ID: "0193", For: "bob@demo.test", Date: date},
+		{message.ReceivedField{Helo: "mail.shop.test", Name: "mail.shop.test", Addr: netip.MustParseAddr("192.0.2.1"), By: "mx.demo.test", With: "ESMTPS", TLS: "TLSv1.3 TLS_AES_128_GCM_SHA256", ID: "0193", For: "bob@demo.test", Date: date},
 			"Received: from mail.shop.test (mail.shop.test [192.0.2.1])\r\n by mx.demo.test with ESMTPS id 0193 (TLSv1.3 TLS_AES_128_GCM_SHA256)\r\n for <bob@demo.test>; Fri, 20 Nov 2026 10:00:00 +0000\r\n"},
-		{message.Received{By: "mx.demo.test", With: "ESMTPSA", ID: "0193", Date: date},
+		{message.ReceivedField{By: "mx.demo.test", With: "ESMTPSA", ID: "0193", Date: date},
 			"Received: by mx.demo.test with ESMTPSA id 0193;\r\n Fri, 20 Nov 2026 10:00:00 +0000\r\n"},
-		{message.Received{Helo: "a)\r\nX-Evil: (", Addr: netip.MustParseAddr("2001:db8::1"), By: "mx.demo.test", For: "a\r\nb@c", Date: date},
+		{message.ReceivedField{Helo: "a)\r\nX-Evil: (", Addr: netip.MustParseAddr("2001:db8::1"), By: "mx.demo.test", For: "a\r\nb@c", Date: date},
 			"Received: from aX-Evil:  ([IPv6:2001:db8::1])\r\n by mx.demo.test for <ab@c>; Fri, 20 Nov 2026 10:00:00 +0000\r\n"},
 	} {
 		if got := string(c.r.Append(nil)); got != c.want {

@@ -152,7 +152,7 @@ func (s *Scanner) endPartial() {
 
 // appendHeader appends to the header of the current part, up to its limit.
 func (s *Scanner) appendHeader(b []byte) {
-	limit := headerLimit(len(s.ix.Parts) - 1)
+	limit := maxHeaderBytes(len(s.ix.Parts) - 1)
 	b = b[:min(len(b), max(0, limit-len(s.headerBuf)))]
 	if need := len(s.headerBuf) + len(b); need > cap(s.headerBuf) && need > limit/4 { // append would make it larger than the limit
 		s.headerBuf = append(make([]byte, 0, limit), s.headerBuf...)
@@ -160,8 +160,8 @@ func (s *Scanner) appendHeader(b []byte) {
 	s.headerBuf = append(s.headerBuf, b...)
 }
 
-// headerLimit returns the number of bytes that are parsed of the header of a part.
-func headerLimit(part int) int {
+// maxHeaderBytes returns the number of bytes that are parsed of the header of a part.
+func maxHeaderBytes(part int) int {
 	if part == 0 {
 		return MaxHeader
 	}

@@ -47,7 +47,7 @@ func (o *Outbox) prepare(ctx context.Context, p account.Principal, prepared []*p
 	}
 	var err error
 	if len(prepared) == 1 && !answered {
-		err = o.checkSuppressionsInCommit(prepared[0])
+		err = o.prepareSuppressionCheck(prepared[0])
 	} else {
 		err = o.applySuppressions(ctx, p.Account, prepared)
 	}

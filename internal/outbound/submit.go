@@ -30,7 +30,7 @@ type Submission struct {
 	EnvID string // ENVID, decoded
 	// RequireTLS is the REQUIRETLS parameter (RFC 8689).
 	RequireTLS bool
-	Received   message.Received // our own Received field, without its ID
+	Received   message.ReceivedField // our own Received field, without its ID
 }
 
 // SubmissionRecipient is a recipient of a submission, with the requested delivery reports (RFC
@@ -112,7 +112,7 @@ func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, b
 	}
 	pc := &preparedMessage{row: r, sendAt: w.sendAt, recipients: queueRecipients(to)}
 	_, pc.offersUnsubscribe = header.First("List-Unsubscribe")
-	if err := o.checkSuppressionsInCommit(pc); err != nil {
+	if err := o.prepareSuppressionCheck(pc); err != nil {
 		return 0, err
 	}
 	if w.sendAt.After(now) {

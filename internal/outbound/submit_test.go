@@ -74,7 +74,7 @@ func TestSubmitAuthors(t *testing.T) {
 			"going on with ours":     {"alice@demo.test", " of another\r\nFrom: alice@demo.test", fault.Invalid, false},
 			"going on after nothing": {"alice@demo.test", "\t\nFrom: alice@demo.test", fault.Invalid, false},
 		} {
-			sub := outbound.Submission{To: []outbound.SubmissionRecipient{{Address: addr(t, "bob@demo.test")}}, Received: message.Received{By: "localhost", With: "ESMTPSA"}}
+			sub := outbound.Submission{To: []outbound.SubmissionRecipient{{Address: addr(t, "bob@demo.test")}}, Received: message.ReceivedField{By: "localhost", With: "ESMTPSA"}}
 			if c.envelope != "" {
 				from := addr(t, c.envelope)
 				sub.From = &from
@@ -96,7 +96,7 @@ func TestSubmitRecipients(t *testing.T) {
 			t.Fatal(err)
 		}
 		from := addr(t, "alice@demo.test")
-		sub := outbound.Submission{From: &from, Received: message.Received{By: "localhost", With: "ESMTPSA"}, To: []outbound.SubmissionRecipient{
+		sub := outbound.Submission{From: &from, Received: message.ReceivedField{By: "localhost", With: "ESMTPSA"}, To: []outbound.SubmissionRecipient{
 			{Address: addr(t, "a@simulator.test")}, {Address: addr(t, "b@simulator.test")}, {Address: addr(t, "A@SIMULATOR.test")}, {Address: addr(t, "c@simulator.test")}}}
 		id, err := s.Outbox.Submit(t.Context(), alice, sub, strings.NewReader(
 			"From: alice@demo.test\r\nTo: A <a@simulator.test>\r\nCc: c@simulator.test\r\nBcc: b@simulator.test\r\nSubject: =?utf-8?q?=00x=C3=A4?=\r\n\r\nHi\r\n"))
@@ -188,7 +188,7 @@ func TestSubmitMendsHeaders(t *testing.T) {
 		}
 		from := addr(t, "alice@demo.test")
 		submit := func(text string) (db.ID, error) {
-			return s.Outbox.Submit(t.Context(), alice, outbound.Submission{From: &from, Received: message.Received{By: "localhost", With: "ESMTPSA"},
+			return s.Outbox.Submit(t.Context(), alice, outbound.Submission{From: &from, Received: message.ReceivedField{By: "localhost", With: "ESMTPSA"},
 				To: []outbound.SubmissionRecipient{{Address: addr(t, "bob@demo.test")}}}, strings.NewReader(strings.ReplaceAll(text, "\n", "\r\n")))
 		}
 		whole := func(id db.ID) string {

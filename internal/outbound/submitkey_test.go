@@ -71,7 +71,7 @@ func programOf(t *testing.T, s *servertest.Server) *program {
 }
 
 func (p *program) submission(from string, to ...string) outbound.Submission {
-	sub := outbound.Submission{Received: message.Received{By: "localhost", With: "ESMTPSA"}, Ret: "FULL", EnvID: "e"}
+	sub := outbound.Submission{Received: message.ReceivedField{By: "localhost", With: "ESMTPSA"}, Ret: "FULL", EnvID: "e"}
 	if from != "" {
 		a := addr(p.t, from)
 		sub.From = &a

@@ -150,7 +150,7 @@ func TestReportAfterPrune(t *testing.T) {
 			if err := l.AddRecipient(t.Context(), address.Address{Local: s.Inbound.Key.ReturnPath(int64(m.ID), n), Domain: "demo.test"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := l.ReceiveMessage(t.Context(), message.Received{}, strings.NewReader(fmt.Sprintf(lateReport, about))); err != nil {
+			if _, err := l.ReceiveMessage(t.Context(), message.ReceivedField{}, strings.NewReader(fmt.Sprintf(lateReport, about))); err != nil {
 				t.Errorf("%d %s: %v", n, about, err)
 			}
 		}

@@ -152,8 +152,8 @@ func (o *Outbox) applySuppressions(ctx context.Context, account db.ID, prepared 
 	return nil
 }
 
-// checkSuppressionsInCommit makes the message's commit look up the suppressed recipients.
-func (o *Outbox) checkSuppressionsInCommit(pc *preparedMessage) error {
+// prepareSuppressionCheck makes the message's commit look up the suppressed recipients.
+func (o *Outbox) prepareSuppressionCheck(pc *preparedMessage) error {
 	if pc.row.mailbox != 0 {
 		return nil
 	}

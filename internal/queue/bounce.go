@@ -33,8 +33,8 @@ func (s *StatusChange) classify(stage string) bounce.Classification {
 	return bounce.Classify(bounce.Reply{Stage: stage, Code: s.Code, Enhanced: s.Enhanced, Text: s.Reply})
 }
 
-func newBounceKind(v bounce.Classification) *BounceKind {
-	return &BounceKind{Type: v.Type, Subtype: v.Subtype, Category: v.Category}
+func newBounceKind(v bounce.Classification) *BounceClassification {
+	return &BounceClassification{Type: v.Type, Subtype: v.Subtype, Category: v.Category}
 }
 
 // diagnostic returns the last reply in one line.

@@ -90,7 +90,7 @@ func scanDelivery(r db.Row, f *pendingClaim, now time.Time) (*Delivery, error) {
 	var notify int
 	err := r.Scan(&d.Message, &d.N, &d.Account, &d.Recipient, &d.Kind, &state, &due, &expires, &d.Attempts, &d.sequence,
 		&d.lastOutcome.Code, &d.lastOutcome.Enhanced, &d.lastOutcome.Reply, &d.lastOutcome.Remote, &notify, &d.Original, &d.offersUnsubscribe)
-	d.Notify, d.senderNotify = smtpclient.Notify(notify&notifyBits), SenderNotify(notify)
+	d.Notify, d.senderNotify = smtpclient.Notify(notify&notifyBits), SenderNotifyFromColumn(notify)
 	d.Shareable = d.Kind == kindEnvelope
 	d.state, d.due, d.ExpiresAt = State(state), db.Time(due), db.Time(expires)
 	return d, err

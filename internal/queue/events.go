@@ -51,8 +51,8 @@ type StatusEvent struct {
 	NextAttempt *time.Time `json:"next_attempt_at,omitempty" doc:"When it will be tried again, while it is deferred."`
 }
 
-// BounceKind is the classification of a bounce.
-type BounceKind struct {
+// BounceClassification is the classification of a bounce.
+type BounceClassification struct {
 	Type     string `json:"type" enum:"Permanent,Transient,Undetermined" doc:"Permanent: refused for good. Transient: tried until its time was up, or a later report of what may pass, such as a full mailbox, or of a message that was not wanted. Undetermined: a later report that does not say why."`
 	Subtype  string `json:"subtype" doc:"What was wrong, in a word." example:"NoMailbox"`
 	Category string `json:"category" enum:"recipient,infrastructure" doc:"Whether the recipient's address is at fault; only then it is suppressed."`
@@ -61,7 +61,7 @@ type BounceKind struct {
 // BounceEvent is the data of a bounce event.
 type BounceEvent struct {
 	EventFields
-	BounceKind
+	BounceClassification
 	Code     int    `json:"smtp_code,omitempty" doc:"The code of the last reply." example:"550"`
 	Enhanced string `json:"enhanced_code,omitempty" doc:"The enhanced status code of the last reply (RFC 3463)." example:"5.1.1"`
 	Reply    string `json:"diagnostic" doc:"The text of the last reply, or what went wrong." example:"No such user here"`
@@ -75,7 +75,7 @@ type ComplaintEvent struct {
 	Reporter string `json:"reporter,omitempty" doc:"Who reported it." example:"example.org"`
 }
 
-func (s *StatusChange) fields(sequence int) EventFields {
+func (s *StatusChange) eventFields(sequence int) EventFields {
 	metadata := s.Metadata
 	if len(metadata) == 0 || !json.Valid(metadata) {
 		metadata = json.RawMessage("{}")
@@ -92,19 +92,19 @@ func (s *StatusChange) newEvent(kind string, data any) event.RecordParams {
 }
 
 // Events returns the events of a state change: delivery_status, and a bounce if b is not nil.
-func (s *StatusChange) Events(b *BounceKind) []event.RecordParams {
+func (s *StatusChange) Events(b *BounceClassification) []event.RecordParams {
 	var next *time.Time
 	if s.NextAttempt != nil {
 		utc := s.NextAttempt.UTC()
 		next = &utc
 	}
 	all := []event.RecordParams{s.newEvent(event.DeliveryStatus, StatusEvent{
-		EventFields: s.fields(s.Sequence + 1), Status: s.Status, Attempts: s.Attempts,
+		EventFields: s.eventFields(s.Sequence + 1), Status: s.Status, Attempts: s.Attempts,
 		Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote, Via: s.Via, Reason: s.Reason, NextAttempt: next,
 	})}
 	if b != nil {
 		all = append(all, s.newEvent(event.Bounce, BounceEvent{
-			EventFields: s.fields(s.Sequence + 2), BounceKind: *b,
+			EventFields: s.eventFields(s.Sequence + 2), BounceClassification: *b,
 			Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote,
 		}))
 	}
@@ -114,7 +114,7 @@ func (s *StatusChange) Events(b *BounceKind) []event.RecordParams {
 // complaintEvents returns the events of a complaint.
 func (s *StatusChange) complaintEvents(feedback, reporter string) []event.RecordParams {
 	return append(s.Events(nil), s.newEvent(event.Complaint, ComplaintEvent{
-		EventFields: s.fields(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
+		EventFields: s.eventFields(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
 	}))
 }
 

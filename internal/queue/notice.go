@@ -51,8 +51,8 @@ const (
 	delayNoticeChunk = 200
 )
 
-// SenderNotify returns the sender's NOTIFY from the column notify.
-func SenderNotify(column int) smtpclient.Notify {
+// SenderNotifyFromColumn returns the sender's NOTIFY from the column notify.
+func SenderNotifyFromColumn(column int) smtpclient.Notify {
 	return smtpclient.Notify(column >> senderNotifyShift & notifyBits)
 }
 

@@ -49,7 +49,7 @@ func signedPath(key []byte, id int64, n int) string {
 	raw := make([]byte, 0, returnPathIDSize+sha256.Size)
 	raw = binary.BigEndian.AppendUint64(raw, uint64(id))
 	raw = binary.BigEndian.AppendUint16(raw, uint16(n))
-	raw = appendMAC(key, raw)
+	raw = appendReturnPathMAC(key, raw)
 	return returnPathPrefix + lowerBase32.EncodeToString(raw)
 }
 
@@ -65,7 +65,7 @@ func parsePath(key []byte, local string) (id int64, n int, ok bool) {
 	if err != nil || len(raw) != returnPathIDSize+returnPathMACSize { // changing the case can shorten a text
 		return 0, 0, false
 	}
-	want := appendMAC(key, append(make([]byte, 0, returnPathIDSize+sha256.Size), raw[:returnPathIDSize]...))
+	want := appendReturnPathMAC(key, append(make([]byte, 0, returnPathIDSize+sha256.Size), raw[:returnPathIDSize]...))
 	if !hmac.Equal(raw, want) {
 		return 0, 0, false
 	}
@@ -78,8 +78,8 @@ func IsReturnOrUnsubscribePath(local string) bool {
 	return len(local) >= len(returnPathPrefix) && strings.EqualFold(local[:len(returnPathPrefix)], returnPathPrefix)
 }
 
-// appendMAC appends the truncated MAC to the ten bytes that identify a delivery.
-func appendMAC(key, name []byte) []byte {
+// appendReturnPathMAC appends the truncated MAC to the ten bytes that identify a delivery.
+func appendReturnPathMAC(key, name []byte) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write(name)
 	return mac.Sum(name)[:len(name)+returnPathMACSize]

@@ -92,7 +92,7 @@ func (s *Server) clientSetup() *clientsetup.Service {
 
 // newSetupChecker returns the checker of the settings for mail clients. It uses the service's
 // resolver.
-func (s *Server) newSetupChecker(setup *clientsetup.Service) (*clientsetup.Checker, error) {
+func (s *Server) newSetupChecker(setup *clientsetup.Service) (*clientsetup.EndpointChecker, error) {
 	roots, err := s.ownRoots()
 	var resolver *net.Resolver
 	if s.Config.Resolver != "" {

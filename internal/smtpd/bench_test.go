@@ -22,7 +22,7 @@ type nowhere struct{}
 
 func (n nowhere) Begin(context.Context, smtpd.Envelope) (smtpd.Transaction, error)     { return n, nil }
 func (nowhere) AddRecipient(context.Context, address.Address, smtpd.RcptOptions) error { return nil }
-func (nowhere) ReceiveMessage(_ context.Context, _ message.Received, body io.Reader) (db.ID, error) {
+func (nowhere) ReceiveMessage(_ context.Context, _ message.ReceivedField, body io.Reader) (db.ID, error) {
 	_, err := io.Copy(io.Discard, body)
 	return 1, err
 }

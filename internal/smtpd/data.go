@@ -159,8 +159,8 @@ func (c *conn) abortMessage(in *messageReader, err error) (r reply, over bool) {
 
 // receivedField returns the data of the Received field for the current message. For submission it
 // omits the client's address and name, for privacy.
-func (c *conn) receivedField() message.Received {
-	r := message.Received{By: c.srv.Host, With: c.protocol()}
+func (c *conn) receivedField() message.ReceivedField {
+	r := message.ReceivedField{By: c.srv.Host, With: c.protocol()}
 	if c.tls != nil {
 		r.TLS = tls.VersionName(c.tls.Version) + " " + tls.CipherSuiteName(c.tls.CipherSuite)
 	}

@@ -46,7 +46,7 @@ type receivedMail struct {
 	to       []string
 	envelope smtpd.Envelope
 	wants    []smtpd.RcptOptions
-	received message.Received
+	received message.ReceivedField
 	body     string
 	err      error
 }
@@ -84,7 +84,7 @@ func (t *taking) AddRecipient(_ context.Context, to address.Address, wants smtpd
 	return nil
 }
 
-func (t *taking) ReceiveMessage(_ context.Context, r message.Received, body io.Reader) (db.ID, error) {
+func (t *taking) ReceiveMessage(_ context.Context, r message.ReceivedField, body io.Reader) (db.ID, error) {
 	b, err := io.ReadAll(body)
 	if strings.Contains(string(b), "X-Refuse: yes") {
 		err = fault.New(fault.Denied, "sender_not_allowed", "You may not say so.")

@@ -53,7 +53,7 @@ type Transaction interface {
 	AddRecipient(ctx context.Context, to address.Address, wants RcptOptions) error
 	// ReceiveMessage receives the message. It reads body to the end, and returns once the message is
 	// committed. r lacks the id and the time. The id is for the log and the client.
-	ReceiveMessage(ctx context.Context, r message.Received, body io.Reader) (db.ID, error)
+	ReceiveMessage(ctx context.Context, r message.ReceivedField, body io.Reader) (db.ID, error)
 }
 
 // Envelope is what is known about a message at MAIL FROM.

@@ -69,7 +69,7 @@ func asTemporary(err error) error {
 }
 
 // Message queues the message.
-func (s *submissionTransaction) ReceiveMessage(ctx context.Context, r message.Received, body io.Reader) (db.ID, error) {
+func (s *submissionTransaction) ReceiveMessage(ctx context.Context, r message.ReceivedField, body io.Reader) (db.ID, error) {
 	s.Received = r
 	if s.principal.Key != 0 {
 		return s.outbox.SubmitByKey(ctx, s.principal, s.Submission, body)

@@ -58,7 +58,7 @@ type Services struct {
 	Limits        *quota.Limiter
 	SandboxOutbox *relay.Sandbox // the sandbox's outbox; nil outside the sandbox
 	ClientSetup   *clientsetup.Service
-	SetupChecker  *clientsetup.Checker
+	SetupChecker  *clientsetup.EndpointChecker
 	BaseURL       string // URL of the service, without a trailing slash, for links
 	Version       string
 	Log           *slog.Logger
@@ -66,8 +66,8 @@ type Services struct {
 
 type requestIDKey struct{}
 
-// RequestID returns the id of a request that went through WithRequestID.
-func RequestID(ctx context.Context) string {
+// RequestIDFromContext returns the id of a request that went through WithRequestID.
+func RequestIDFromContext(ctx context.Context) string {
 	id, _ := ctx.Value(requestIDKey{}).(string)
 	return id
 }
@@ -116,7 +116,7 @@ func Recover(log *slog.Logger, next http.Handler, failed http.HandlerFunc) http.
 			if v == http.ErrAbortHandler { //nolint:errorlint // a sentinel value
 				panic(v)
 			}
-			log.ErrorContext(r.Context(), "panic", "request", RequestID(r.Context()), slog.Any("value", v), "stack", string(debug.Stack()))
+			log.ErrorContext(r.Context(), "panic", "request", RequestIDFromContext(r.Context()), slog.Any("value", v), "stack", string(debug.Stack()))
 			if s.started {
 				panic(http.ErrAbortHandler)
 			}
@@ -178,7 +178,7 @@ func IsAuthError(err error) bool {
 // complete. It logs errors of the service.
 func AbortResponse(w http.ResponseWriter, r *http.Request, log *slog.Logger, err error) {
 	if r.Context().Err() == nil && !errors.Is(err, context.Canceled) && !errors.Is(err, os.ErrDeadlineExceeded) && fault.KindOf(err) == fault.Internal {
-		log.ErrorContext(r.Context(), "a response broke off", "request", RequestID(r.Context()), "pattern", r.Pattern, "error", err)
+		log.ErrorContext(r.Context(), "a response broke off", "request", RequestIDFromContext(r.Context()), "pattern", r.Pattern, "error", err)
 	}
 	_ = http.NewResponseController(w).Flush() // send all data that was read
 	panic(http.ErrAbortHandler)

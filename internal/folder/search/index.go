@@ -96,7 +96,7 @@ func (r *folderSearch) candidatesFromIndex(ctx context.Context) (uids []uint32, 
 	if found == nil {
 		return nil, false, nil
 	}
-	from, there := r.snap.Index(found.IndexedThroughUID)
+	from, there := r.snap.IndexOfUID(found.IndexedThroughUID)
 	if there {
 		from++
 	}

@@ -111,7 +111,7 @@ func (r *folderSearch) prefilter(ctx context.Context) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		e, _ := r.snap.Find(uid)
+		e, _ := r.snap.ByUID(uid)
 		r.scratch.position = r.prefiltered.position(ids[i])
 		r.classify(e)
 	}

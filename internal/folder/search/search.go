@@ -144,7 +144,7 @@ func (r *folderSearch) readOpen(ctx context.Context) error {
 		want |= folder.FetchContent // only the bytes can decide, so each will be read
 	}
 	return r.view.Fetch(ctx, r.open, want, func(row *folder.MessageRow) error {
-		e, _ := r.snap.Find(row.UID)
+		e, _ := r.snap.ByUID(row.UID)
 		m := candidate{Entry: e, recent: row.Flags&folder.Recent != 0, row: row, prefilter: r.prefiltered, position: r.prefiltered.position(row.Message)}
 		found := r.criterion.match(&m)
 		if found == matchUnknown {

@@ -59,8 +59,8 @@ func (s *Snapshot) slotIndex(key uint32) int {
 	return sort.Search(len(s.slots), func(i int) bool { return s.slots[i].key >= key })
 }
 
-// Index returns how many messages have a lower UID, and whether uid exists.
-func (s *Snapshot) Index(uid uint32) (int, bool) {
+// IndexOfUID returns how many messages have a lower UID, and whether uid exists.
+func (s *Snapshot) IndexOfUID(uid uint32) (int, bool) {
 	at := s.slotIndex(uid >> chunkBits)
 	if at == len(s.slots) {
 		return s.count, false
@@ -79,8 +79,8 @@ func (s *Snapshot) At(i int) Entry {
 	return s.slots[at].Entry(i - s.slots[at].firstIndex)
 }
 
-// Find returns the message with a UID, and whether it exists.
-func (s *Snapshot) Find(uid uint32) (Entry, bool) {
+// ByUID returns the message with a UID, and whether it exists.
+func (s *Snapshot) ByUID(uid uint32) (Entry, bool) {
 	at := s.slotIndex(uid >> chunkBits)
 	if at == len(s.slots) || s.slots[at].key != uid>>chunkBits {
 		return Entry{}, false
@@ -104,8 +104,8 @@ func (s *Snapshot) LastUID() uint32 {
 // IndexRange returns the indexes of the messages with UIDs in a range: from lo up to, but
 // excluding, hi.
 func (s *Snapshot) IndexRange(r Range) (lo, hi int) {
-	lo, _ = s.Index(r.Lo)
-	hi, there := s.Index(r.Hi)
+	lo, _ = s.IndexOfUID(r.Lo)
+	hi, there := s.IndexOfUID(r.Hi)
 	if there {
 		hi++
 	}

@@ -82,7 +82,7 @@ func postOf(t *testing.T, s *servertest.Server, n int) *post {
 func (p *post) submit(change func(*outbound.Submission), text string, to ...outbound.SubmissionRecipient) db.ID {
 	p.t.Helper()
 	from := addr(p.t, p.box.Address)
-	sub := outbound.Submission{From: &from, To: to, Received: message.Received{By: "localhost", With: "ESMTPSA"}}
+	sub := outbound.Submission{From: &from, To: to, Received: message.ReceivedField{By: "localhost", With: "ESMTPSA"}}
 	if change != nil {
 		change(&sub)
 	}
@@ -668,7 +668,7 @@ func TestReportsOfFormerHolder(t *testing.T) {
 			l.CheckResults = &summary.CheckResults{SPF: "pass"}
 			err := l.AddRecipient(t.Context(), addr(t, to))
 			if err == nil {
-				_, err = l.ReceiveMessage(t.Context(), message.Received{By: "localhost", With: "ESMTP"}, strings.NewReader(note))
+				_, err = l.ReceiveMessage(t.Context(), message.ReceivedField{By: "localhost", With: "ESMTP"}, strings.NewReader(note))
 			}
 			return err
 		}

@@ -175,7 +175,7 @@ func (d *dropOperation) addEvents(b *db.Batch, e *Entry, x droppedRow) {
 			b.Queue(statement)
 		}
 	}
-	if d.cmd.Silent || queue.SenderNotify(x.notify)&smtpclient.NotifyFailure == 0 {
+	if d.cmd.Silent || queue.SenderNotifyFromColumn(x.notify)&smtpclient.NotifyFailure == 0 {
 		return
 	}
 	n := queue.Notice{
