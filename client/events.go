@@ -59,8 +59,9 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 	return walk(func(p Paging) (*Page[Event], error) { return c.ListEvents(ctx, f, p) })
 }
 
-// Decode decodes the event's data into v: a pointer to [DeliveryStatusData], [BounceData], [ComplaintData],
-// [DomainVerifiedData], [MailboxCreatedData], [MigrationData], or a type of your own.
+// Decode decodes the event's data into v: a pointer to [DeliveryStatusData], [BounceData],
+// [ComplaintData], [DomainVerifiedData], [MailboxCreatedData], [MigrationData], or a type of your
+// own.
 func (e Event) Decode(v any) error { return json.Unmarshal(e.Data, v) }
 
 // MessageData is the common data of all events about a sent message.

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// SimulatedMessage is a simulated message from outside, for the sandbox of mailstead dev: either Raw, or
-// the fields after it.
+// SimulatedMessage is a simulated message from outside, for the sandbox of mailstead dev: either
+// Raw, or the fields after it.
 type SimulatedMessage struct {
 	MailFrom *string  `json:"mail_from,omitempty"` // the author if nil; "" is the null sender
 	RcptTo   []string `json:"rcpt_to,omitempty"`   // recipients of the header if empty

@@ -11,8 +11,8 @@ import (
 	"net/url"
 )
 
-// MailImportOptions are the options of a mail import; the zero value detects the type, and uses the file's
-// own folders.
+// MailImportOptions are the options of a mail import; the zero value detects the type, and uses the
+// file's own folders.
 type MailImportOptions struct {
 	Type    string // application/mbox, message/rfc822, application/x-tar or application/gzip; "" to detect it
 	Folder  string // target for messages in the inbox or without a folder; other folders become its subfolders
@@ -60,14 +60,15 @@ func (c *Client) ImportMailbox(ctx context.Context, id string, file io.Reader, o
 	})
 }
 
-// MailExportOptions are the options of a mail export; the zero value exports the whole mailbox as an mbox.
+// MailExportOptions are the options of a mail export; the zero value exports the whole mailbox as
+// an mbox.
 type MailExportOptions struct {
 	Format string // mbox, or maildir for a tar of Maildirs; "" is mbox
 	Folder string // only this folder
 }
 
-// MissingMessagesError ends an export that is complete except for some messages that the service can't
-// read.
+// MissingMessagesError ends an export that is complete except for some messages that the service
+// can't read.
 type MissingMessagesError struct{ Text string }
 
 // Error returns their number, and the ids of the first.
@@ -91,8 +92,8 @@ func (e exportStream) Read(p []byte) (int, error) {
 func (e exportStream) Close() error { return e.Body.Close() }
 
 // ExportMailbox exports a mailbox as a stream, which the caller must close. It is complete only if
-// it ends with io.EOF; with a [*MissingMessagesError], it is complete except for some messages. The limit
-// of [WithTimeout] doesn't apply.
+// it ends with io.EOF; with a [*MissingMessagesError], it is complete except for some messages. The
+// limit of [WithTimeout] doesn't apply.
 func (c *Client) ExportMailbox(ctx context.Context, id string, o MailExportOptions) (io.ReadCloser, error) {
 	q := url.Values{}
 	set(q, "format", o.Format)

@@ -28,9 +28,9 @@ const (
 // doubling costs a quarter of the time.
 const gcHeadroom = 64 << 20
 
-// releaseMemoryWhenIdle releases memory when load drops: that of the start, such as the schema migrations'
-// buffers, and later that of a burst or an import. On its own, the runtime would keep it for
-// minutes, and SQLite forever. Under load it allows a larger heap.
+// releaseMemoryWhenIdle releases memory when load drops: that of the start, such as the schema
+// migrations' buffers, and later that of a burst or an import. On its own, the runtime would keep
+// it for minutes, and SQLite forever. Under load it allows a larger heap.
 func releaseMemoryWhenIdle(ctx context.Context, s *server.Server) {
 	tick := time.NewTicker(memoryInterval)
 	defer tick.Stop()

@@ -66,7 +66,8 @@ func (c *userLink) Run() error {
 	})
 }
 
-// createResetLink creates a password reset link. The audit log of the user's first account records it.
+// createResetLink creates a password reset link. The audit log of the user's first account records
+// it.
 func (c *userLink) createResetLink(ctx context.Context, d *server.AdminTools, who user.User) (token string, err error) {
 	of, err := d.Users.Memberships(ctx, who.ID)
 	if err != nil {

@@ -80,8 +80,8 @@ func (a Address) String() string {
 	return a.Local + "@" + a.Domain
 }
 
-// UnquotedLocal returns the local part without the quotation marks and backslashes that it may have on
-// the wire.
+// UnquotedLocal returns the local part without the quotation marks and backslashes that it may have
+// on the wire.
 func (a Address) UnquotedLocal() string { return unquote(a.Local) }
 
 // Key returns the form that is the same for all addresses of a mailbox: the local part case-folded

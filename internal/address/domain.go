@@ -88,8 +88,8 @@ func hasPunycode(s string) bool {
 	return len(s) >= 4 && s[1]|0x20 == 'n' && s[2:4] == "--"
 }
 
-// normalizeLDH checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and converts the
-// name to lower case.
+// normalizeLDH checks the letter-digit-hyphen rule (RFC 1123 §2.1, RFC 5321 §2.3.5) and converts
+// the name to lower case.
 func normalizeLDH(name string, may domainRules) (string, string) {
 	name = strings.TrimSuffix(name, ".")
 	switch {

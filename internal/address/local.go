@@ -150,8 +150,8 @@ func isAtext(c byte) bool {
 	return strings.IndexByte("!#$%&'*+-/=?^_`{|}~", c) >= 0
 }
 
-// isSafeText reports whether s is UTF-8 without characters that could end a line, control a terminal or
-// reverse the reading direction.
+// isSafeText reports whether s is UTF-8 without characters that could end a line, control a
+// terminal or reverse the reading direction.
 func isSafeText(s string) bool {
 	if !utf8.ValidString(s) {
 		return false

@@ -55,9 +55,9 @@ func checkWellFormed(text []byte, values int) error {
 	}
 }
 
-// decodeJSON decodes a JSON object into a struct, strictly. It reports unknown members, wrong types and
-// broken rules, all at once. A member is required unless its field is tagged omitempty; null counts
-// as absent.
+// decodeJSON decodes a JSON object into a struct, strictly. It reports unknown members, wrong types
+// and broken rules, all at once. A member is required unless its field is tagged omitempty; null
+// counts as absent.
 func decodeJSON(text []byte, into reflect.Value) error {
 	return decodeJSONLimited(text, into, maxValues, maxFaults)
 }

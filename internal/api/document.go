@@ -106,7 +106,8 @@ var problemExamples = func() map[int]*problem {
 	return all
 }()
 
-// describeOperation adds an operation: its parameters and body from the tags of I, its response from O.
+// describeOperation adds an operation: its parameters and body from the tags of I, its response
+// from O.
 func describeOperation[I, O any](d *document, o operation) {
 	op := &operationObject{
 		OperationID: o.id, Summary: o.summary, Tags: []string{tagOf(o.path)},

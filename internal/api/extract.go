@@ -60,10 +60,10 @@ const (
 	readAheadBytes = 16 << 10 // size of the read buffer
 )
 
-// extractAttachments returns the JSON text of r, with the content of each attachment replaced by its number.
-// It writes the decoded contents to sinks. bad lists contents that are not valid base64. The caller
-// must validate the text with decode; its content members are numbers, or are listed in bad. size
-// is the length of the text, or -1 if unknown.
+// extractAttachments returns the JSON text of r, with the content of each attachment replaced by
+// its number. It writes the decoded contents to sinks. bad lists contents that are not valid
+// base64. The caller must validate the text with decode; its content members are numbers, or are
+// listed in bad. size is the length of the text, or -1 if unknown.
 func extractAttachments(r io.Reader, size int64, sink func() io.Writer, b bodyLimits) (rest []byte, bad fault.FieldErrors, err error) {
 	if size < 0 || size > readAheadBytes {
 		size = readAheadBytes

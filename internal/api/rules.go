@@ -53,8 +53,8 @@ func (s fieldRules) rangeViolation(n float64) (code, words string) {
 	return "out_of_range", words
 }
 
-// fitsFloat64 reports whether a JSON number is in the range of float64, as which programs read numbers
-// (RFC 8259 section 6).
+// fitsFloat64 reports whether a JSON number is in the range of float64, as which programs read
+// numbers (RFC 8259 section 6).
 func fitsFloat64(text string) bool {
 	_, err := strconv.ParseFloat(text, 64)
 	return err == nil

@@ -248,8 +248,8 @@ func (s *schema) parseValue(text string) any {
 	return v
 }
 
-// allowAdditionalProperties lets the structs of responses get more members later; those of requests reject
-// unknown ones.
+// allowAdditionalProperties lets the structs of responses get more members later; those of requests
+// reject unknown ones.
 func (all *schemas) allowAdditionalProperties() {
 	for _, name := range slices.Collect(maps.Keys(all.byName)) {
 		if !strings.HasSuffix(name, "Request") {

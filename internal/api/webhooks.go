@@ -101,7 +101,8 @@ func (a *API) createWebhook(ctx context.Context, p account.Principal, in *create
 	return out, err
 }
 
-// resolveWebhookFilter parses the ids of a filter. Ids that the key can't see are treated as unknown.
+// resolveWebhookFilter parses the ids of a filter. Ids that the key can't see are treated as
+// unknown.
 func (a *API) resolveWebhookFilter(ctx context.Context, p account.Principal, domains, mailboxes []string) (d, m []db.ID, err error) {
 	read := func(texts []string, find func(context.Context, account.Principal, *idParams) (db.ID, error)) ([]db.ID, error) {
 		if len(texts) > webhook.MaxFilterIDs {

@@ -20,8 +20,8 @@ import (
 // maxListedKeys is the maximum number of API keys in RestoreResult.KeyNames.
 const maxListedKeys = 100
 
-// adaptDatabase changes what must differ from the service that the backup is of, before anybody uses the
-// new database.
+// adaptDatabase changes what must differ from the service that the backup is of, before anybody
+// uses the new database.
 func (r *restoreRun) adaptDatabase(ctx context.Context, d *db.DB) error {
 	if err := r.revokeAccess(ctx, d); err != nil {
 		return err

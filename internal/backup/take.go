@@ -207,8 +207,8 @@ func readInfo(to string) (a Info, err error) {
 	return a, err
 }
 
-// checkNoOtherFiles rejects a directory with other files in it: a backup deletes message files that it
-// doesn't reference.
+// checkNoOtherFiles rejects a directory with other files in it: a backup deletes message files that
+// it doesn't reference.
 func checkNoOtherFiles(to string) error {
 	list, err := os.ReadDir(to)
 	if err != nil {

@@ -53,8 +53,9 @@ func (r *Report) setFeedbackKind() {
 	}
 }
 
-// isFeedbackLoopForward reports whether the message is from a feedback loop without a machine-readable
-// part: Outlook.com's JMRP. It attaches the message and names the recipient in a header field.
+// isFeedbackLoopForward reports whether the message is from a feedback loop without a
+// machine-readable part: Outlook.com's JMRP. It attaches the message and names the recipient in a
+// header field.
 func (p *reportParts) isFeedbackLoopForward() bool {
 	return len(p.header.Unfolded("X-HmXmrOriginalRecipient")) > 0 || len(p.original) > 0 && len(p.original.Unfolded("X-HmXmrOriginalRecipient")) > 0
 }

@@ -56,10 +56,10 @@ type mailPayload struct {
 	Version     int    `plist:"PayloadVersion"`
 }
 
-// AppleProfile returns an address's configuration profile for Apple's clients (.mobileconfig). Its UUIDs
-// depend on host and address, so that a profile replaces the previous one. It includes a password
-// if given; otherwise the device asks for it. If there is a certificate, the profile is signed as
-// CMS with its chain.
+// AppleProfile returns an address's configuration profile for Apple's clients (.mobileconfig). Its
+// UUIDs depend on host and address, so that a profile replaces the previous one. It includes a
+// password if given; otherwise the device asks for it. If there is a certificate, the profile is
+// signed as CMS with its chain.
 func (s *Service) AppleProfile(ctx context.Context, address, name, password string) ([]byte, error) {
 	settings := s.Settings(address, name)
 	in, out := settings.Incoming[0], settings.Outgoing[0]

@@ -97,8 +97,8 @@ func TestSimulateRefusals(t *testing.T) {
 			{"a forged return path", client.SimulatedMessage{RcptTo: []string{"b-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa@demo.test"}}, "554 5.5.1, 550 5.1.1"},
 			{"a bare line feed", client.SimulatedMessage{RcptTo: []string{"bob@demo.test"}, Raw: []byte("Subject: x\r\n\r\na\nb\r\n")}, "550 5.5.2, 250 2.1.5"},
 			{"a loop", client.SimulatedMessage{RcptTo: []string{"bob@demo.test"}, Raw: []byte("Delivered-To: bob@demo.test\r\n\r\n")}, "554 5.4.6, 250 2.1.5"},
-			{"the rest of the room", client.SimulatedMessage{To: []string{"bob@demo.test"}, Attachments: large}, "250 2.0.0, 250 2.1.5"},
-			{"no room", client.SimulatedMessage{To: []string{"bob@demo.test"}}, "554 5.5.1, 452 4.2.2"},
+			{"up to the quota", client.SimulatedMessage{To: []string{"bob@demo.test"}, Attachments: large}, "250 2.0.0, 250 2.1.5"},
+			{"over quota", client.SimulatedMessage{To: []string{"bob@demo.test"}}, "554 5.5.1, 452 4.2.2"},
 		} {
 			if c.s.Raw == nil {
 				c.s.From = "ann@elsewhere.example"

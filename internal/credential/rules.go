@@ -20,10 +20,10 @@ const (
 	MaxLength = 256 // bytes
 )
 
-// CheckNewPassword returns the rules that a password breaks, as errors of the named request field. A password
-// has 8 characters at least and 256 bytes at most. It contains an upper-case and a lower-case
-// letter of any script, a digit and a special character (anything else, including space). It
-// contains no control characters.
+// CheckNewPassword returns the rules that a password breaks, as errors of the named request field.
+// A password has 8 characters at least and 256 bytes at most. It contains an upper-case and a
+// lower-case letter of any script, a digit and a special character (anything else, including
+// space). It contains no control characters.
 func CheckNewPassword(field, password string) fault.FieldErrors {
 	var f fault.FieldErrors
 	if len(password) > MaxLength {

@@ -145,8 +145,8 @@ func (e *SCRAMExchange) start() error {
 	return nil
 }
 
-// CheckFinalWithoutProof returns ErrSCRAMMessage if the client's last message does not belong to the exchange.
-// It does not check the password.
+// CheckFinalWithoutProof returns ErrSCRAMMessage if the client's last message does not belong to
+// the exchange. It does not check the password.
 func (e *SCRAMExchange) CheckFinalWithoutProof(final string) error {
 	c, _, err := e.replay(nil, nil)
 	if err != nil || len(final) > maxSCRAMMessage {

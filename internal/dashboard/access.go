@@ -8,8 +8,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// mailboxAccessPage is the data of the page with a mailbox's app passwords and sign-ins, for the customer
-// and for the mailbox owner.
+// mailboxAccessPage is the data of the page with a mailbox's app passwords and sign-ins, for the
+// customer and for the mailbox owner.
 type mailboxAccessPage struct {
 	Mailbox mailbox.Mailbox
 	Path    string // path of the page

@@ -9,8 +9,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// writeAppleProfile responds with a mailbox's configuration profile for Apple devices, with a password
-// unless it is "".
+// writeAppleProfile responds with a mailbox's configuration profile for Apple devices, with a
+// password unless it is "".
 func (d *Dashboard) writeAppleProfile(v *requestContext, m mailbox.Mailbox, password string) error {
 	text, err := d.ClientSetup.AppleProfile(v.ctx, m.Address, m.DisplayName, password)
 	if err != nil {

@@ -87,7 +87,8 @@ func (d *Dashboard) domainIDFromForm(v *requestContext, text string) (db.ID, err
 	return d.Domains.IDByName(v.ctx, v.session.Account, text)
 }
 
-// domainsForChoice returns the account's domains, newest first; if there are very many, only the newest.
+// domainsForChoice returns the account's domains, newest first; if there are very many, only the
+// newest.
 func (d *Dashboard) domainsForChoice(v *requestContext) (all []domain.Domain, err error) {
 	for p := (db.Page{Limit: db.MaxPageSize}); len(all) < maxDomainOptions; {
 		some, more, err := d.Domains.List(v.ctx, v.session.Account, p)

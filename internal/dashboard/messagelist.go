@@ -319,8 +319,8 @@ func (d *Dashboard) searchReceived(v *requestContext, l *messageSearch, at db.Pa
 	return d.Searcher.ListReceived(v.ctx, v.session.Account, filter, at)
 }
 
-// fillAddressesAndDropDeleted adds the mailbox addresses of received messages, and removes messages in
-// deleted mailboxes.
+// fillAddressesAndDropDeleted adds the mailbox addresses of received messages, and removes messages
+// in deleted mailboxes.
 func (d *Dashboard) fillAddressesAndDropDeleted(v *requestContext, l *messageSearch) error {
 	addresses := map[db.ID]string{}
 	for _, m := range l.results {

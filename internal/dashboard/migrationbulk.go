@@ -89,8 +89,8 @@ next:
 	return rest
 }
 
-// parsePlannedMigrations parses the lines. Each has the user name and password on the source, and the mailbox
-// here. The mailbox may be omitted if the user name is its address.
+// parsePlannedMigrations parses the lines. Each has the user name and password on the source, and
+// the mailbox here. The mailbox may be omitted if the user name is its address.
 func (d *Dashboard) parsePlannedMigrations(v *requestContext, bad *fault.FieldErrors, server migration.Source) (plans []plannedMigration, err error) {
 	r := csv.NewReader(strings.NewReader(v.form.Get("lines")))
 	r.FieldsPerRecord, r.TrimLeadingSpace, r.LazyQuotes = -1, true, false
@@ -132,7 +132,8 @@ func (d *Dashboard) parsePlannedMigrations(v *requestContext, bad *fault.FieldEr
 	return plans, nil
 }
 
-// parsePlannedMigration parses one line. wrong describes an error without repeating the line's content.
+// parsePlannedMigration parses one line. wrong describes an error without repeating the line's
+// content.
 func (d *Dashboard) parsePlannedMigration(v *requestContext, record []string, server migration.Source) (p plannedMigration, wrong string, err error) {
 	if len(record) < 2 || len(record) > 3 {
 		return p, "it needs a user name, a password and a mailbox, with commas between them.", nil

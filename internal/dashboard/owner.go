@@ -38,8 +38,9 @@ func (d *Dashboard) requireOwner(v *requestContext) (mailbox.Mailbox, error) {
 	return m, err
 }
 
-// setMailboxOwner makes the request one of a mailbox owner, independent of a dashboard session in the same
-// browser. The owner's actions are in the account's activity, although the owner is not a member.
+// setMailboxOwner makes the request one of a mailbox owner, independent of a dashboard session in
+// the same browser. The owner's actions are in the account's activity, although the owner is not a
+// member.
 func (v *requestContext) setMailboxOwner(m mailbox.Mailbox) {
 	v.signedIn, v.ownerMailbox = false, m.ID
 	v.session = user.Session{Account: m.Account, User: user.User{Email: m.Address}}

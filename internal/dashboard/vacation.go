@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
-// replyAndForwardingForms is the data of the forms for forwarding and the vacation reply, for the customer
-// and for the mailbox owner.
+// replyAndForwardingForms is the data of the forms for forwarding and the vacation reply, for the
+// customer and for the mailbox owner.
 type replyAndForwardingForms struct {
 	Mailbox  mailbox.Mailbox
 	Vacation mailbox.Vacation

@@ -57,7 +57,7 @@ func Combine(jobs ...*Mutation) *Mutation {
 }
 
 // Batch collects the statements of one step of a mutation. Statements that lock rows which many
-// mutations need run in the same order everywhere: see QueuedStatement.LockKey.
+// mutations need run in the same order everywhere: see QueuedStatement.WithLockKey.
 type Batch struct{ statements []*QueuedStatement }
 
 // QueuedStatement is a statement in a batch.

@@ -143,8 +143,8 @@ func (p *availability) isReplaced(incarnation string) bool {
 	return incarnation != "" && p.latest != "" && incarnation != p.latest
 }
 
-// watchedContext returns a context for requests over conn, or for waiting for a connection if conn is nil.
-// It ends after maxTxTime. At until it ends if the server does not answer a new connection
+// watchedContext returns a context for requests over conn, or for waiting for a connection if conn
+// is nil. It ends after maxTxTime. At until it ends if the server does not answer a new connection
 // either, or if another server than conn's answers. So a slow statement alone is not interrupted,
 // and neither is a caller who waits while all connections are in use.
 func (e *postgresEngine) watchedContext(ctx context.Context, conn *pgx.Conn, until time.Time) (context.Context, func()) {

@@ -129,8 +129,8 @@ func alreadyLocked(before []orderedStatement, s orderedStatement) bool {
 	})
 }
 
-// queueMergedInserts combines plain INSERTs into few statements of many rows, since each statement has
-// a fixed cost in PostgreSQL. Their order does not matter.
+// queueMergedInserts combines plain INSERTs into few statements of many rows, since each statement
+// has a fixed cost in PostgreSQL. Their order does not matter.
 func (p *pipeline) queueMergedInserts(b *pgx.Batch, all []orderedStatement) {
 	for len(all) > 0 {
 		query := all[0].query

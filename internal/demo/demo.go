@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo creates the account, domain, mailboxes and user of `mailstead dev`, and describes them
-// in dev.json.
+// Package demo creates the account, domain, mailboxes and user of `mailstead dev`, and describes
+// them in dev.json.
 package demo
 
 import (
@@ -31,7 +31,7 @@ const (
 	Email  = "you@" + Domain
 )
 
-// Service is what a demonstration is made in.
+// Service is the service in which Seed makes the demonstration data.
 type Service struct {
 	Accounts  *account.Accounts
 	Domains   *domain.Domains

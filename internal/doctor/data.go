@@ -39,7 +39,8 @@ const (
 	maxExamples = 3
 )
 
-// CheckSecretKey checks that the secret key belongs to the database, and decrypts the secrets in it.
+// CheckSecretKey checks that the secret key belongs to the database, and decrypts the secrets in
+// it.
 func (k *Data) CheckSecretKey(ctx context.Context, r *Report) {
 	restore := "Give the key that this database is used with: as --secret-key (MAILSTEAD_SECRET_KEY), or as the file secret.key of the data folder, from a backup or another node."
 	known, err := k.KeyFingerprint(ctx)

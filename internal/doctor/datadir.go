@@ -72,8 +72,8 @@ func (f DataDir) Check(_ context.Context, r *Report) {
 	}
 }
 
-// checkFilePermissions checks the files with secrets or mail. Commands run as root, beside a service that is
-// not, leave files that the service can't open.
+// checkFilePermissions checks the files with secrets or mail. Commands run as root, beside a
+// service that is not, leave files that the service can't open.
 func (f DataDir) checkFilePermissions(r *Report, owner int) {
 	type rule struct {
 		name string

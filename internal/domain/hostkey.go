@@ -37,9 +37,9 @@ func findHostKey(ctx context.Context, r db.Reader) (*key, error) {
 	})
 }
 
-// CheckHostDKIMKey reports why the DKIM key of the service's own name, if there is one, can't sign with
-// a secret key. broken means that the key can't be opened, or that its private key doesn't match
-// its record.
+// CheckHostDKIMKey reports why the DKIM key of the service's own name, if there is one, can't sign
+// with a secret key. broken means that the key can't be opened, or that its private key doesn't
+// match its record.
 func CheckHostDKIMKey(ctx context.Context, r db.Reader, seal *secret.Key) (broken, err error) {
 	k, err := findHostKey(ctx, r)
 	if err != nil || k == nil {
@@ -60,7 +60,8 @@ func CheckHostDKIMKey(ctx context.Context, r db.Reader, seal *secret.Key) (broke
 	return broken, nil
 }
 
-// HostDKIMKey returns the DKIM key of the service's own name. The first call on any node generates it.
+// HostDKIMKey returns the DKIM key of the service's own name. The first call on any node generates
+// it.
 func (d *Domains) HostDKIMKey(ctx context.Context) (*HostDKIMKey, error) {
 	k, err := d.hostKey(ctx)
 	if err != nil {

@@ -161,8 +161,8 @@ func (s *Folders) DeliverAll(ctx context.Context, ins []Delivery) ([]MessageRef,
 	return answers, nil
 }
 
-// queueUsageUpdate adds a filed message to the mailbox's usage, regardless of the quota. It sets tell if
-// the owner must be told that little quota is left.
+// queueUsageUpdate adds a filed message to the mailbox's usage, regardless of the quota. It sets
+// tell if the owner must be told that little quota is left.
 func queueUsageUpdate(b *db.Batch, box db.ID, of mailbox.Usage, tell *bool) {
 	var one bool
 	b.Queue(mailbox.AddUsage(box, of)).WithLockKey(box).Each(func(r db.Row) error {

@@ -166,7 +166,8 @@ func (s *Folders) collectBatch(ctx context.Context) (due, deleted int, err error
 	return len(found), deleted, nil
 }
 
-// purgeDeletedFolders removes the messages of deleted folders, which nobody can change or copy any more.
+// purgeDeletedFolders removes the messages of deleted folders, which nobody can change or copy any
+// more.
 func (s *Folders) purgeDeletedFolders(ctx context.Context) error {
 	type dropped struct{ folder, mailbox db.ID }
 	passed := s.Now().Add(-2 * lease.MaxClockSkew).Unix() // in the past on all nodes' clocks

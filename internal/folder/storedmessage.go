@@ -104,8 +104,8 @@ func (s *Folders) OpenParts(ctx context.Context, id db.ID) (*message.Structure, 
 	return OpenParts(ctx, s.Blobs, id)
 }
 
-// OpenParts opens the bytes of a message with the index of its parts. It returns a fault.NotFound if
-// they are gone, and a fault.Denied if the message is private. The caller must Close the reader.
+// OpenParts opens the bytes of a message with the index of its parts. It returns a fault.NotFound
+// if they are gone, and a fault.Denied if the message is private. The caller must Close the reader.
 func OpenParts(ctx context.Context, blobs *blob.Store, id db.ID) (*message.Structure, *blob.Reader, error) {
 	var at db.ID
 	var structure []byte

@@ -9,13 +9,13 @@ import (
 	"github.com/mailstead/mailstead/internal/folder/snapshot"
 )
 
-// inList is the condition of queries for db.ListSize UIDs or ids.
+// inList is the condition of queries for db.InListSize UIDs or ids.
 const inList = `IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 
 // uidBatch is the messages that one statement handles: a span, or a list of single messages.
 type uidBatch struct {
 	snapshot.Span
-	list []any // db.ListSize UIDs, the last of them repeated; nil for a span
+	list []any // db.InListSize UIDs, the last of them repeated; nil for a span
 }
 
 // uidBatches splits spans into batches for statements, in order.

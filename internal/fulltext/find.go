@@ -45,8 +45,8 @@ func (f *readTx) QueryContext(ctx context.Context, query string, args ...any) (*
 	return f.StmtContext(ctx, f.prepared[query]).QueryContext(ctx, args...) //nolint:sqlclosecheck // it ends with the transaction
 }
 
-// compiledClause is a search.IndexClause prepared for matching: the buckets for each kind of text that
-// may contain the term, or other clauses to combine.
+// compiledClause is a search.IndexClause prepared for matching: the buckets for each kind of text
+// that may contain the term, or other clauses to combine.
 type compiledClause struct {
 	kindBuckets [][]uint32
 	children    []compiledClause

@@ -123,8 +123,8 @@ func TestTwoNodes(t *testing.T) {
 	})
 }
 
-// TestSegments checks that messages in segments of several levels, in blocks and in the write buffer
-// are found, and none of dissolved blocks.
+// TestSegments checks that messages in segments of several levels, in blocks and in the write
+// buffer are found, and none of dissolved blocks.
 func TestSegments(t *testing.T) {
 	x, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "search.db")})
 	if err != nil {

@@ -119,8 +119,8 @@ func scanIndexedThrough(rows *sql.Rows, err error) (map[db.ID]uint32, error) {
 	return all, rows.Err()
 }
 
-// advanceIndexedThrough examines the messages that came since the last time, up to the first that is not
-// indexed. The folder was read before them.
+// advanceIndexedThrough examines the messages that came since the last time, up to the first that
+// is not indexed. The folder was read before them.
 func (x *Indexer) advanceIndexedThrough(ctx context.Context, mailbox db.ID, f folder.Folder, began uint32) error {
 	upto := began
 	for upto+1 < f.UIDNext {

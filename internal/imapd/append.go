@@ -150,8 +150,8 @@ func (s *session) receiveMessage(binary bool) (*blob.Blob, *message.Scanner, err
 	return b, scan, err
 }
 
-// copyFromClient copies from the client. After an error on our side the connection stays usable: the
-// Reader skips the rest.
+// copyFromClient copies from the client. After an error on our side the connection stays usable:
+// the Reader skips the rest.
 func copyFromClient(to io.Writer, src io.Reader, chunk []byte) error {
 	for {
 		n, err := src.Read(chunk)

@@ -4,8 +4,9 @@ package imapd
 
 import "github.com/mailstead/mailstead/internal/imapd/wire"
 
-// closeCommand handles CLOSE: it expunges silently, but not after EXAMINE (RFC 3501 §6.4.2). It returns no
-// HIGHESTMODSEQ, since the client would then never learn which messages are gone (RFC 7162 §3.2.8).
+// closeCommand handles CLOSE: it expunges silently, but not after EXAMINE (RFC 3501 §6.4.2). It
+// returns no HIGHESTMODSEQ, since the client would then never learn which messages are gone (RFC
+// 7162 §3.2.8).
 func (s *session) closeCommand() (wire.Code, error) {
 	if !s.readOnly {
 		if _, err := s.view.Expunge(s.ctx(), nil); err != nil {

@@ -116,7 +116,8 @@ func addWithinLevel(at, level []uint64) {
 	}
 }
 
-// advancePositions moves to the next positions, limited to those of after, and reports whether any are left.
+// advancePositions moves to the next positions, limited to those of after, and reports whether any
+// are left.
 func advancePositions(at, after []uint64) bool {
 	var before, left uint64
 	for i := range after {

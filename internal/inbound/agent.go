@@ -67,7 +67,8 @@ var (
 		ORDER BY at LIMIT $2)`)
 )
 
-// FilingStatement notes that a delivery was filed. It fails with a conflict if that was noted before.
+// FilingStatement notes that a delivery was filed. It fails with a conflict if that was noted
+// before.
 func (i *Service) FilingStatement(message db.ID, n int) db.Statement {
 	return addFilingQuery.With(message, n, db.Micros(i.Now()))
 }
@@ -107,8 +108,8 @@ func (i *Service) deliverTransaction(ctx context.Context, c *queue.Transaction) 
 type deliverFunc func(ctx context.Context, s *spooledMessage, c *queue.Transaction, d *queue.Delivery) error
 
 // resolveRecipient returns how to process mail to a recipient: deliver it to mailboxes, or handle
-// it as a report or complaint about sent mail. forwarded reports whether the recipient has no mailbox
-// and only forwards.
+// it as a report or complaint about sent mail. forwarded reports whether the recipient has no
+// mailbox and only forwards.
 func (i *Service) resolveRecipient(ctx context.Context, to string, size int64) (do deliverFunc, forwarded bool, err error) {
 	a, err := address.Parse(to)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 )
 
 // EmailEvent is the data of an inbound_email event. Its Content is read from the message when the
-// event is first read (event.Input.ContentMessage): few events are read, and delivery must not wait
-// for it.
+// event is first read (event.RecordParams.ContentMessage): few events are read, and delivery must
+// not wait for it.
 type EmailEvent struct {
 	ID           db.ID                `json:"id" doc:"The message's id, for GET /mailboxes/{mailbox.id}/messages/{id}."`
 	ThreadID     string               `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`

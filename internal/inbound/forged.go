@@ -22,9 +22,10 @@ func (i *Service) isForgedResult(f message.Field) bool {
 // spamFieldPrefix is the prefix of the fields that spam filters add.
 const spamFieldPrefix = "X-Spam-"
 
-// hasOwnAuthservID reports whether an Authentication-Results value begins with the authserv-id of host,
-// however a reader might parse it. The authserv-id may come after comments or be in quotes, even if
-// these are not closed (RFC 8601 §2.2). It may be in Unicode where host has A-labels (§2.5).
+// hasOwnAuthservID reports whether an Authentication-Results value begins with the authserv-id of
+// host, however a reader might parse it. The authserv-id may come after comments or be in quotes,
+// even if these are not closed (RFC 8601 §2.2). It may be in Unicode where host has A-labels
+// (§2.5).
 func hasOwnAuthservID(value, host string) bool {
 	var id strings.Builder
 	comments, quoted := 0, false

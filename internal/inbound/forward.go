@@ -86,8 +86,8 @@ func (l *Transaction) dropForwards(ctx context.Context, s *spooledMessage) error
 	return nil
 }
 
-// ensureLocalCopy makes sure that a message that is not forwarded is in a mailbox of the same account: another
-// target of the alias, or else the postmaster's. It reports whether there is one.
+// ensureLocalCopy makes sure that a message that is not forwarded is in a mailbox of the same
+// account: another target of the alias, or else the postmaster's. It reports whether there is one.
 func (l *Transaction) ensureLocalCopy(ctx context.Context, s *spooledMessage, o forward) (bool, error) {
 	if slices.ContainsFunc(l.recipients, func(r recipient) bool { return slices.Contains(r.addresses, o.address) }) {
 		return true, nil

@@ -35,7 +35,8 @@ func (i *Service) StoreServiceMessage(ctx context.Context, write func(io.Writer)
 	return &ServiceMessage{Blob: b, Header: scan.Header(), Index: index}, nil
 }
 
-// FileServiceMessage files a message from the null sender to rcpt in a mailbox. The jobs are part of its commit.
+// FileServiceMessage files a message from the null sender to rcpt in a mailbox. The jobs are part
+// of its commit.
 func (i *Service) FileServiceMessage(ctx context.Context, m *ServiceMessage, to mailbox.Recipient, rcpt string, jobs ...*db.Mutation) error {
 	in, err := i.buildCopy(ctx, m.spooled(i.db.NewID()), to, nil, "", rcpt)
 	if err != nil {

@@ -87,9 +87,9 @@ func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received mes
 
 // applyPolicy applies the DMARC policy of the author's domain, within the limits that each
 // recipient's domain and the operator set. It rejects the message only if that holds for all
-// recipients; otherwise the message goes to Junk where the policy applies, and junked is true. Reports
-// to this service are accepted from any author. A mail server that sends a report in its own name
-// needs no domain.
+// recipients; otherwise the message goes to Junk where the policy applies, and junked is true.
+// Reports to this service are accepted from any author. A mail server that sends a report in its
+// own name needs no domain.
 func (l *Transaction) applyPolicy(ctx context.Context, s *spooledMessage, j *mailauth.Results) (junked bool, err error) {
 	policy := j.DMARC.Policy
 	if l.from == "" && (j.DMARC.AuthorProblem == message.NoFrom || j.DMARC.AuthorProblem == message.ManyFrom) {

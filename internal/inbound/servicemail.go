@@ -13,10 +13,10 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// isReturnedServiceMail reports whether another host returned private mail of the service, such as a filter
-// or a forward of its recipient. That mail has our return path. A recipient knows the return path
-// and could use it to hide other mail from an account. So the message must have the same single
-// recipient, or the text of the service's message.
+// isReturnedServiceMail reports whether another host returned private mail of the service, such as
+// a filter or a forward of its recipient. That mail has our return path. A recipient knows the
+// return path and could use it to hide other mail from an account. So the message must have the
+// same single recipient, or the text of the service's message.
 func (l *Transaction) isReturnedServiceMail(ctx context.Context, s *spooledMessage) (bool, error) {
 	local, _, _ := strings.Cut(l.from, "@")
 	id, n, ok := l.service.Key.ParseReturnPath(local)

@@ -122,8 +122,9 @@ func (i *Service) resolveReturnPath(ctx context.Context, to address.Address) (re
 	return returnPath{message: db.ID(id), n: n, unsubscribes: leaves}, nil
 }
 
-// ReceiveMessage receives the message, whose line ends must all be CRLF, and returns when it is filed for
-// every recipient. It returns an error of body unchanged. The returned id is in the Received field.
+// ReceiveMessage receives the message, whose line ends must all be CRLF, and returns when it is
+// filed for every recipient. It returns an error of body unchanged. The returned id is in the
+// Received field.
 func (l *Transaction) ReceiveMessage(ctx context.Context, received message.ReceivedField, body io.Reader) (db.ID, error) {
 	i := l.service
 	id := i.db.NewID()

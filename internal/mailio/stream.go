@@ -45,8 +45,8 @@ func (a *RequestBodyReader) Read(p []byte) (int, error) {
 // Stop interrupts a blocked Read and all later ones.
 func (a *RequestBodyReader) Stop() { _ = a.controller.SetReadDeadline(time.Unix(1, 0)) }
 
-// PrepareResponse extends the deadline for writing the response. whole reports whether the body was read
-// completely; otherwise the rest of it gets no more time.
+// PrepareResponse extends the deadline for writing the response. whole reports whether the body was
+// read completely; otherwise the rest of it gets no more time.
 func (a *RequestBodyReader) PrepareResponse(whole bool) {
 	_ = a.controller.SetWriteDeadline(time.Now().Add(stallTimeout))
 	if whole {

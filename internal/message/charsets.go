@@ -85,8 +85,8 @@ func normalizeLabel(s string) string {
 	}, s)
 }
 
-// isUTF8Charset reports whether a charset's name means UTF-8 or ASCII, or is empty. Text in it is decoded
-// as UTF-8, with other bytes as windows-1252.
+// isUTF8Charset reports whether a charset's name means UTF-8 or ASCII, or is empty. Text in it is
+// decoded as UTF-8, with other bytes as windows-1252.
 func isUTF8Charset(name string) bool {
 	switch name {
 	case "utf8", "utf", "u8", "utf8sig", "utf8mb4", "utf8j", "xutf8j", "utf8ucs2", "utf8ucs4", "unicode11utf8", "cp65001", "65001",

@@ -39,8 +39,8 @@ type Draft struct {
 // ExtraField is a header field with an unstructured value.
 type ExtraField struct{ Name, Value string }
 
-// ListUnsubscribe is how to leave a list (RFC 2369). An https URL also gets the one-click field of RFC
-// 8058. Empty fields are left out.
+// ListUnsubscribe is how to leave a list (RFC 2369). An https URL also gets the one-click field of
+// RFC 8058. Empty fields are left out.
 type ListUnsubscribe struct {
 	URL, Mailto string
 	OneClick    bool // also for a URL without https, such as that of a local sandbox

@@ -89,8 +89,8 @@ func MissingFields(h Header, date time.Time, messageID string) []byte {
 	return add
 }
 
-// ReceivedField is the content of a Received field (RFC 5321 §4.4). Empty values are left out. For mail
-// of our users, leave Helo, Name and Addr empty.
+// ReceivedField is the content of a Received field (RFC 5321 §4.4). Empty values are left out. For
+// mail of our users, leave Helo, Name and Addr empty.
 type ReceivedField struct {
 	Helo string     // name in HELO
 	Name string     // the address's name in DNS

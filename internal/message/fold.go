@@ -147,8 +147,8 @@ func (w *fieldWriter) encodedWords(s string) {
 	}
 }
 
-// fitLength returns how many bytes of s, in whole characters, fit into capacity octets of an encoded
-// word.
+// fitLength returns how many bytes of s, in whole characters, fit into capacity octets of an
+// encoded word.
 func fitLength(s string, capacity int, inB bool) int {
 	if inB {
 		capacity = capacity / 4 * 3

@@ -22,8 +22,8 @@ type Field struct {
 // Is reports whether the field has the name, ignoring case.
 func (f Field) Is(name string) bool { return equalFold(f.Name, name) }
 
-// Unfolded returns the value on one line (RFC 5322 §2.2.3), without outer white space and without NUL.
-// It doesn't decode encoded words.
+// Unfolded returns the value on one line (RFC 5322 §2.2.3), without outer white space and without
+// NUL. It doesn't decode encoded words.
 func (f Field) Unfolded() string { return string(unfold(nil, f.Value)) }
 
 // Decoded returns the value on one line as UTF-8, with encoded words decoded.

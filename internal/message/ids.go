@@ -72,9 +72,9 @@ func (h Header) References() []string {
 	return ids[max(0, len(ids)-MaxReferences):]
 }
 
-// TimeZones are the unambiguous names of time zones (RFC 5322 §4.3), except UTC, with their offsets.
-// Package time knows only the local zone's names, so that a node's result would depend on its
-// location.
+// TimeZones are the unambiguous names of time zones (RFC 5322 §4.3), except UTC, with their
+// offsets. Package time knows only the local zone's names, so that a node's result would depend on
+// its location.
 var TimeZones = map[string]string{
 	"EST": "-0500", "EDT": "-0400", "CST": "-0600", "CDT": "-0500", "MST": "-0700", "MDT": "-0600", "PST": "-0800", "PDT": "-0700",
 	"MET": "+0100", "CET": "+0100", "WAT": "+0100", "MEST": "+0200", "CEST": "+0200", "EET": "+0200", "EEST": "+0300", "MSK": "+0300",

@@ -48,8 +48,8 @@ func (ix *Structure) AppendBinary(dst []byte) ([]byte, error) {
 // MarshalBinary returns the stored form of the index.
 func (ix *Structure) MarshalBinary() ([]byte, error) { return ix.AppendBinary(nil) }
 
-// DecodeStructure decodes the stored index of a message of size octets. It returns nil if the index is
-// invalid or has another size; scan the message again then.
+// DecodeStructure decodes the stored index of a message of size octets. It returns nil if the index
+// is invalid or has another size; scan the message again then.
 func DecodeStructure(b []byte, size int64) *Structure {
 	ix := &Structure{}
 	if ix.UnmarshalBinary(b) != nil || ix.Size != size {
@@ -121,8 +121,8 @@ func (p *Part) strings() [8]*string {
 	}
 }
 
-// appendStructureString appends a string: the position of a common string as an odd number, or twice
-// the length and the bytes.
+// appendStructureString appends a string: the position of a common string as an odd number, or
+// twice the length and the bytes.
 func appendStructureString(dst []byte, s string) []byte {
 	if len(s) <= 16 {
 		for i, w := range commonStrings {

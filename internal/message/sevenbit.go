@@ -29,10 +29,10 @@ func EncodeSevenBit(w io.Writer, r io.ReaderAt, ix *Structure) (EncodeResult, er
 	return (&sevenBitEncoder{ix: ix, r: r, unwanted: EightBit | HasNUL | LongLines}).write(w)
 }
 
-// EncodeSevenBitNested is EncodeSevenBit for someone else's message to a host without 8BITMIME, once no
-// signature of it counts. It also re-encodes the parts of embedded messages (RFC 2045 §6.4), and
-// with mends it makes the message's own header 7-bit. multipart/signed stays unchanged. All of the
-// result is 7-bit unless it reports NeedsUTF8 or Needs8Bit.
+// EncodeSevenBitNested is EncodeSevenBit for someone else's message to a host without 8BITMIME,
+// once no signature of it counts. It also re-encodes the parts of embedded messages (RFC 2045
+// §6.4), and with mends it makes the message's own header 7-bit. multipart/signed stays unchanged.
+// All of the result is 7-bit unless it reports NeedsUTF8 or Needs8Bit.
 func EncodeSevenBitNested(w io.Writer, r io.ReaderAt, ix *Structure, mends bool) (EncodeResult, error) {
 	return (&sevenBitEncoder{ix: ix, r: r, unwanted: EightBit | HasNUL | LongLines, nested: true, ownHeader: mends}).write(w)
 }
@@ -108,8 +108,8 @@ func (s *sevenBitEncoder) mayEncode(p *Part) bool {
 	return s.nested && (p.Kind == Embedded || strings.HasPrefix(p.Subtype, "global-"))
 }
 
-// mayDropPreamble reports whether the text around the parts of a multipart may be left out, so that only
-// the delimiters remain.
+// mayDropPreamble reports whether the text around the parts of a multipart may be left out, so that
+// only the delimiters remain.
 func (s *sevenBitEncoder) mayDropPreamble(p *Part) bool {
 	return p.Subtype != "signed" && isASCII(boundaryParam(p.Params))
 }

@@ -198,9 +198,9 @@ func isSourceError(err error) bool {
 	return !errors.As(err, &own) && !errors.As(err, &last) && !errors.Is(err, errLeaseLost) && !errors.Is(err, context.Canceled)
 }
 
-// recordSuspectedFailure is recordFailure for errors that may come from the source itself, which must cost no
-// message. It blames a single message only if the source has just given another one. If the folder
-// has no other, all tries but the last count against the source.
+// recordSuspectedFailure is recordFailure for errors that may come from the source itself, which
+// must cost no message. It blames a single message only if the source has just given another one.
+// If the folder has no other, all tries but the last count against the source.
 func (f *folderCopy) recordSuspectedFailure(uids []uint32, often int, why string, tries int) {
 	if len(uids) > 1 || f.neighborReadable || f.noNeighbor && f.Retries >= tries || !f.sourceDoubted {
 		f.recordFailure(uids, often, why)

@@ -33,7 +33,7 @@ func (s *StatusChange) classify(stage string) bounce.Classification {
 	return bounce.Classify(bounce.Reply{Stage: stage, Code: s.Code, Enhanced: s.Enhanced, Text: s.Reply})
 }
 
-func newBounceKind(v bounce.Classification) *BounceClassification {
+func newBounceClassification(v bounce.Classification) *BounceClassification {
 	return &BounceClassification{Type: v.Type, Subtype: v.Subtype, Category: v.Category}
 }
 

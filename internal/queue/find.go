@@ -65,8 +65,8 @@ func (s State) Indexed() bool {
 	return false
 }
 
-// QueuedOrSendingMessages returns, in no order, the messages of an account that may be Queued or Sending. ok
-// is false if too many deliveries are open in all.
+// QueuedOrSendingMessages returns, in no order, the messages of an account that may be Queued or
+// Sending. ok is false if too many deliveries are open in all.
 func (q *Queue) QueuedOrSendingMessages(ctx context.Context, account db.ID, state State) (messages []db.ID, ok bool, err error) {
 	count := 0
 	err = q.o.DB.Each(ctx, openMessagesQuery.With(account, state == Sending), func(r db.Row) error {

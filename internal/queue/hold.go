@@ -238,8 +238,8 @@ func (q *Queue) releaseOrphans(ctx context.Context, holds *activeHolds, now time
 	}
 }
 
-// releaseRemovedHold releases the deliveries of one hold, over several polls if there are many. more
-// reports whether the next poll must continue.
+// releaseRemovedHold releases the deliveries of one hold, over several polls if there are many.
+// more reports whether the next poll must continue.
 func (q *Queue) releaseRemovedHold(ctx context.Context, hold db.ID, now time.Time) (more bool, err error) {
 	for range maxReleaseChunks {
 		n, err := q.o.DB.Exec(ctx, releaseHoldQuery.With(hold, db.Micros(now), lease.BatchRows))

@@ -10,8 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/queue/dispatch"
 )
 
-// An order on a message (Cancel, Fail, Retry) and an attempt of one of its deliveries may meet, here
-// or on different nodes. Exactly one of them wins:
+// An order on a message (Cancel, Fail, Retry) and an attempt of one of its deliveries may meet,
+// here or on different nodes. Exactly one of them wins:
 //
 //	order                                        attempt
 //	1 Block the message in this node's memory.   a Take skips the deliveries of blocked messages.
@@ -97,8 +97,8 @@ func (q *Queue) recheckDeliveries(message db.ID, all []int) {
 	}
 }
 
-// overriddenSince reports whether an override ended since there were so many, or is running. A claim
-// that ran meanwhile may have leased rows before the override changed them. q.mu is held.
+// overriddenSince reports whether an override ended since there were so many, or is running. A
+// claim that ran meanwhile may have leased rows before the override changed them. q.mu is held.
 func (q *Queue) overriddenSince(overrides int) bool {
 	return q.overrides != overrides || q.dispatch.BlockedCount() > 0
 }

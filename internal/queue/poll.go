@@ -112,8 +112,8 @@ func (q *Queue) scanDestinations(ctx context.Context, cursor string, now time.Ti
 	return found, cursor, nil
 }
 
-// NextWaitingDestination returns the first destination after one that has waiting deliveries, and when the
-// first of them is due; "" for none.
+// NextWaitingDestination returns the first destination after one that has waiting deliveries, and
+// when the first of them is due; "" for none.
 func NextWaitingDestination(ctx context.Context, r db.Reader, after string) (name string, due time.Time, err error) {
 	err = r.One(ctx, nextDestinationQuery.With(after), &name, db.TimeScanner(&due))
 	return name, due, db.IfNoRow(err, nil)

@@ -66,7 +66,7 @@ func (q *Queue) RecordBounce(ctx context.Context, message db.ID, n int, r Report
 				also = append(also, s)
 			}
 		}
-		return c.Events(newBounceKind(b)), also
+		return c.Events(newBounceClassification(b)), also
 	})
 }
 

@@ -28,8 +28,8 @@ var (
 	pruneRetryRequestsQuery = db.SQL(`DELETE FROM retry_request WHERE at < $1`)
 )
 
-// RequestDestinationRetry makes all nodes try destinations now, even those in backoff. The nodes learn of it
-// when they poll, or are woken by notify.Hold.
+// RequestDestinationRetry makes all nodes try destinations now, even those in backoff. The nodes
+// learn of it when they poll, or are woken by notify.Hold.
 func RequestDestinationRetry(ctx context.Context, d *db.DB, destinations []string, now time.Time) error {
 	if slices.Sort(destinations); len(destinations) > maxRetryRequests {
 		destinations = []string{allDestinations}

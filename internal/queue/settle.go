@@ -214,7 +214,7 @@ func (q *Queue) outcomeMutation(d *Delivery, v outcomeRecord, about MessageInfo)
 		}
 	case Bounced:
 		b := classifyFailure(v.Stage, v.expired, &data)
-		events = data.Events(newBounceKind(b))
+		events = data.Events(newBounceClassification(b))
 		if b.Suppress {
 			if s, ok := q.suppressStatement(&data, d.N, suppression.ReasonBounce, data.diagnostic()); ok {
 				also = append(also, s)

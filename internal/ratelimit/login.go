@@ -62,8 +62,8 @@ type LoginLimiter struct {
 // known networks.
 type Credential string
 
-// AppPasswordKind is the kind, before the colon or space, of credentials that nobody can guess. They
-// have no limit over all networks, which could only lock their owners out.
+// AppPasswordKind is the kind, before the colon or space, of credentials that nobody can guess.
+// They have no limit over all networks, which could only lock their owners out.
 const AppPasswordKind = "apps"
 
 func (c Credential) guessable() bool {

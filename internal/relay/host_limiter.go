@@ -113,8 +113,8 @@ func (p *hostLimiter) recordSuccess(now time.Time) {
 	}
 }
 
-// recordRateLimitReply lowers the limits. If all is set, the complaint concerns all mail, and the host
-// is paused too.
+// recordRateLimitReply lowers the limits. If all is set, the complaint concerns all mail, and the
+// host is paused too.
 func (p *hostLimiter) recordRateLimitReply(now time.Time, all bool, text string) {
 	p.reason = text
 	if !p.lastComplaint.IsZero() && now.Sub(p.lastComplaint) < complaintWindow && (!all || now.Before(p.pausedUntil)) {
@@ -205,9 +205,9 @@ func (p *hostLimiter) isLimited(now time.Time) bool {
 	return now.Before(p.pausedUntil) || p.maxConnections() < int(p.maxConns) || p.complaintRate > 0
 }
 
-// classifyRateLimitReply reports whether a reply asks us to slow down, and whether that concerns all
-// mail. 421 ends the session; 4.3.2 and 4.4.5 are about the whole system. 4.7.x is a policy, and
-// greylisting, which uses it for every first attempt, is no complaint.
+// classifyRateLimitReply reports whether a reply asks us to slow down, and whether that concerns
+// all mail. 421 ends the session; 4.3.2 and 4.4.5 are about the whole system. 4.7.x is a policy,
+// and greylisting, which uses it for every first attempt, is no complaint.
 func classifyRateLimitReply(r smtpclient.Reply) (yes, all bool) {
 	if r.Code/100 != 4 {
 		return false, false

@@ -115,8 +115,8 @@ type hostSlot struct {
 // the slots that the limiter allows.
 //
 // The error says why the address can't be dialled now (*smtpclient.DialError) or accepts nothing
-// yet (*rateLimitError), or is the context's. When many sessions wait, acquire calls releaseSlot to ask
-// whether one more may; it calls back once that wait has ended.
+// yet (*rateLimitError), or is the context's. When many sessions wait, acquire calls releaseSlot to
+// ask whether one more may; it calls back once that wait has ended.
 func (h *hostTable) acquire(ctx context.Context, t hostKey, releaseSlot func() (back func(), ok bool)) (*hostSlot, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

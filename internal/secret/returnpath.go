@@ -72,8 +72,8 @@ func parsePath(key []byte, local string) (id int64, n int, ok bool) {
 	return int64(binary.BigEndian.Uint64(raw)), int(binary.BigEndian.Uint16(raw[8:])), true
 }
 
-// IsReturnOrUnsubscribePath reports whether a local part has the reserved prefix of return paths and unsubscribe
-// addresses. Mailboxes and aliases can't have it.
+// IsReturnOrUnsubscribePath reports whether a local part has the reserved prefix of return paths
+// and unsubscribe addresses. Mailboxes and aliases can't have it.
 func IsReturnOrUnsubscribePath(local string) bool {
 	return len(local) >= len(returnPathPrefix) && strings.EqualFold(local[:len(returnPathPrefix)], returnPathPrefix)
 }

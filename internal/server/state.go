@@ -59,8 +59,8 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	return nil
 }
 
-// openDNS creates the resolver and, in dev, the server of the sandbox zone, which answers once there
-// are Domains.
+// openDNS creates the resolver and, in dev, the server of the sandbox zone, which answers once
+// there are Domains.
 func (s *Server) openDNS(context.Context) (err error) {
 	c := dns.Config{Server: s.Config.Resolver, TrustAD: s.Config.TrustResolver}
 	if c.Zones, err = s.Config.resolverZones(); err != nil {

@@ -19,8 +19,8 @@ type Sender struct {
 	BaseURL string // base URL of the dashboard's pages, without a trailing slash
 }
 
-// SendWebhookDisabled sends mail to the members of an account who can fix a disabled webhook. If a mail
-// fails, it still sends the others, and returns all errors.
+// SendWebhookDisabled sends mail to the members of an account who can fix a disabled webhook. If a
+// mail fails, it still sends the others, and returns all errors.
 func (s *Sender) SendWebhookDisabled(ctx context.Context, w webhook.Webhook) error {
 	members, err := s.Users.Members(ctx, w.Account)
 	if err != nil {

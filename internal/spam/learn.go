@@ -53,9 +53,9 @@ var (
 	forgetLessonsQuery = db.SQL(`DELETE FROM spam_trained_message WHERE account = $1 AND day < $2`)
 )
 
-// AddTrainingTasks adds training tasks when a user moves or copies messages. Messages moved into Junk are
-// spam. Messages moved out of Junk, except into Trash, are ham. So are messages filed from the
-// inbox into Archive or a user's folder. Run processes the tasks later.
+// AddTrainingTasks adds training tasks when a user moves or copies messages. Messages moved into
+// Junk are spam. Messages moved out of Junk, except into Trash, are ham. So are messages filed from
+// the inbox into Archive or a user's folder. Run processes the tasks later.
 func (b *Bayes) AddTrainingTasks(ctx context.Context, mailbox db.ID, c *folder.CopyResult) error {
 	spam := c.To.SpecialUse == folder.Junk
 	ham := c.From.SpecialUse == folder.Junk && c.To.SpecialUse != folder.Trash ||

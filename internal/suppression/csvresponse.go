@@ -10,8 +10,9 @@ import (
 // exportWriteTimeout limits how long the client may take to read a page of an export.
 const exportWriteTimeout = time.Minute
 
-// CSVResponseWriter is a response with an export. It starts with the first bytes, so that an earlier
-// failure can still become an error response. It extends the deadline while the client reads.
+// CSVResponseWriter is a response with an export. It starts with the first bytes, so that an
+// earlier failure can still become an error response. It extends the deadline while the client
+// reads.
 type CSVResponseWriter struct {
 	http.ResponseWriter
 	Started bool

@@ -418,8 +418,8 @@ func candidateRules(n *html.Node, byKey map[string][]int, may *budget) []int {
 	return list
 }
 
-// mergeStyleAttribute merges declarations, the weakest first, with the element's own style. The own style
-// overrides all but important declarations.
+// mergeStyleAttribute merges declarations, the weakest first, with the element's own style. The own
+// style overrides all but important declarations.
 func mergeStyleAttribute(n *html.Node, list []declaration, may *budget) {
 	own := -1
 	for i, a := range n.Attr {

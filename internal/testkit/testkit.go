@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testkit provides what the tests of many packages need: a clock, a secret key, and the rows
-// of an account, a domain and a mailbox.
+// Package testkit provides what the tests of many packages need: a clock, a secret key, and the
+// rows of an account, a domain and a mailbox.
 package testkit
 
 import (
@@ -75,8 +75,8 @@ func AddDomain(t testing.TB, d *db.DB, account db.ID, name string, owned bool) d
 	return id
 }
 
-// AddAccountWithMailbox adds an account with a domain and a mailbox of a quota in bytes, and returns the
-// mailbox's id. The mailbox has no folders yet.
+// AddAccountWithMailbox adds an account with a domain and a mailbox of a quota in bytes, and
+// returns the mailbox's id. The mailbox has no folders yet.
 func AddAccountWithMailbox(t testing.TB, d *db.DB, quota int64) db.ID {
 	t.Helper()
 	account, id := AddAccount(t, d), d.NewID()

@@ -95,8 +95,8 @@ func uniqueIDs(ids []string, most int) []string {
 	return kept
 }
 
-// FindOrStart returns the thread of a message that answers these Message-IDs: that of the first known one,
-// else a new thread. If domain isn't 0, only messages of that domain count.
+// FindOrStart returns the thread of a message that answers these Message-IDs: that of the first
+// known one, else a new thread. If domain isn't 0, only messages of that domain count.
 func (t *Threads) FindOrStart(ctx context.Context, account, domain db.ID, answers []string) (string, error) {
 	known, err := t.findKnown(ctx, account, domain, answers)
 	if err == nil && known.Thread == "" {

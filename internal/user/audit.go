@@ -85,8 +85,8 @@ func (u *Users) FlushFailedSignIns(ctx context.Context) error {
 	return nil
 }
 
-// RunFailedSignInFlusher calls FlushFailedSignIns every few seconds until ctx ends, and once more then.
-// It passes errors to report.
+// RunFailedSignInFlusher calls FlushFailedSignIns every few seconds until ctx ends, and once more
+// then. It passes errors to report.
 func (u *Users) RunFailedSignInFlusher(ctx context.Context, report func(error)) error {
 	const every = 2 * time.Second
 	tick := time.NewTicker(every)

@@ -204,9 +204,9 @@ func (u *Users) lockByEmail(ctx context.Context, tx *db.Tx, key string) (who Use
 	return who, err == nil, db.IfNoRow(err, nil)
 }
 
-// deleteUserWithoutAccount deletes the user of an address who belongs to no account any more; without an account
-// that user can't sign in, and so accepts no other invitation. It reports whether the address is
-// free, or else returns its user.
+// deleteUserWithoutAccount deletes the user of an address who belongs to no account any more;
+// without an account that user can't sign in, and so accepts no other invitation. It reports
+// whether the address is free, or else returns its user.
 func (u *Users) deleteUserWithoutAccount(ctx context.Context, tx *db.Tx, key string) (there User, free bool, err error) {
 	there, ok, err := u.lockByEmail(ctx, tx, key)
 	if err != nil || !ok {

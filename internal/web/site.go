@@ -61,8 +61,8 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// stsPolicyDomain returns the domain whose MTA-STS policy is requested, from the request's Host (RFC
-// 8461 §3.3).
+// stsPolicyDomain returns the domain whose MTA-STS policy is requested, from the request's Host
+// (RFC 8461 §3.3).
 func stsPolicyDomain(r *http.Request) (domain string, ok bool) {
 	name, _, _ := strings.Cut(strings.ToLower(r.Host), ":")
 	domain, ok = strings.CutPrefix(name, "mta-sts.")

@@ -42,8 +42,8 @@ var (
 			ORDER BY position LIMIT 1000) AS e), position) WHERE id = 1`)
 )
 
-// DeliveryCreator creates the deliveries of new events. It is separate from Service because the event log
-// needs it, and Service needs the event log.
+// DeliveryCreator creates the deliveries of new events. It is separate from Service because the
+// event log needs it, and Service needs the event log.
 type DeliveryCreator struct {
 	hub *notify.Hub
 	now func() time.Time

@@ -115,9 +115,9 @@ func (h *Service) delivery(ctx context.Context, hook, id db.ID) (Delivery, error
 	return db.Find(ctx, h.o.DB, deliveryQuery.With(hook, id), errDeliveryNotFound, scanDelivery)
 }
 
-// DeliveryBody returns the body of a delivery: the bytes that are signed. It returns nil if they contain
-// the content of mail and the caller may not read mail, and a fault.Conflict if the event is no
-// longer stored.
+// DeliveryBody returns the body of a delivery: the bytes that are signed. It returns nil if they
+// contain the content of mail and the caller may not read mail, and a fault.Conflict if the event
+// is no longer stored.
 func (h *Service) DeliveryBody(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
 	if _, err := h.Get(ctx, account, hook); err != nil {
 		return nil, err

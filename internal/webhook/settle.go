@@ -40,9 +40,9 @@ var (
 		WHERE id = $1 AND revision = $2 AND status = 'enabled' RETURNING account`)
 )
 
-// writeOutcome writes an outcome with its attempt and its effect on the webhook in one commit. It retries
-// until the commit succeeds, the delivery was changed elsewhere (errSuperseded), the outcome of the
-// commit is unknown, or the service stops.
+// writeOutcome writes an outcome with its attempt and its effect on the webhook in one commit. It
+// retries until the commit succeeds, the delivery was changed elsewhere (errSuperseded), the
+// outcome of the commit is unknown, or the service stops.
 func (h *Service) writeOutcome(hook db.ID, o *outcome) (err error) {
 	if h.onSettled != nil {
 		defer func() { h.onSettled(hook, o, err) }()

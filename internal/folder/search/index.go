@@ -36,9 +36,9 @@ type IndexQuery struct {
 	Limit   int // number of messages; more are too many
 }
 
-// IndexResult is an index's result: the messages that may match an IndexClause, and the limits of what is
-// indexed. The index does not know the folder's messages with UIDs above IndexedThroughUID, and all
-// messages created after IndexedThroughID.
+// IndexResult is an index's result: the messages that may match an IndexClause, and the limits of
+// what is indexed. The index does not know the folder's messages with UIDs above IndexedThroughUID,
+// and all messages created after IndexedThroughID.
 type IndexResult struct {
 	Messages           []db.ID
 	IndexedThroughUID  uint32

@@ -41,8 +41,8 @@ const (
 // maxFilterText limits the texts of a filter, in bytes.
 const maxFilterText = 1000
 
-// candidateColumns are the columns that a candidate is scanned from, before its last. They have only
-// as much of an envelope as honest senders need.
+// candidateColumns are the columns that a candidate is scanned from, before its last. They have
+// only as much of an envelope as honest senders need.
 const candidateColumns = `id, mailbox, account, outbound, thread_id, check_results, size, message_id, SUBSTR(envelope, 1, 32768)`
 
 // receivedColumns are those of a candidate that any folder may show.

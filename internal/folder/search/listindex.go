@@ -42,8 +42,8 @@ func (f *MessageFilter) texts() (all []filterText) {
 	return all
 }
 
-// envelopeAddress returns the form in which an ENVELOPE contains an address or a domain; "" if there
-// may be several forms.
+// envelopeAddress returns the form in which an ENVELOPE contains an address or a domain; "" if
+// there may be several forms.
 func envelopeAddress(text string) string {
 	var a address.Address
 	if strings.Contains(text, "@") {
@@ -79,10 +79,10 @@ func (f *MessageFilter) clause() *IndexClause {
 type candidateIDs struct {
 	ids       []db.ID                       // ascending
 	truncated bool                          // whether there are more in the direction of the list
-	statement func(some []any) db.Statement // of db.ListSize ids
+	statement func(some []any) db.Statement // of db.InListSize ids
 }
 
-// inList is the condition of queries for db.ListSize ids.
+// inList is the condition of queries for db.InListSize ids.
 const inList = `IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`
 
 var (

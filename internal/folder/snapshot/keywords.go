@@ -30,8 +30,8 @@ const (
 	maxKeywordBytes = 100 // of one keyword
 )
 
-// maxNewKeywordBytes limits, in bytes, the memory of sets that Add and Remove create. It is not freed while a
-// session is open, even if no message has the sets any more.
+// maxNewKeywordBytes limits, in bytes, the memory of sets that Add and Remove create. It is not
+// freed while a session is open, even if no message has the sets any more.
 const maxNewKeywordBytes = 8 << 20
 
 // maxKeywordTableBytes limits, in bytes, the memory of all sets, since no quota counts the keywords

@@ -157,8 +157,8 @@ func (s *Sender) file(ctx context.Context, m outbound.SubmissionInfo, all []queu
 	return err
 }
 
-// deleteNoticesMutation deletes notices in the commit of their notification. The commit fails with a conflict if
-// another node sent one of them.
+// deleteNoticesMutation deletes notices in the commit of their notification. The commit fails with
+// a conflict if another node sent one of them.
 func (s *Sender) deleteNoticesMutation(all []queue.Notice) *db.Mutation {
 	return &db.Mutation{Apply: func(b *db.Batch) {
 		for _, q := range s.Queue.DeleteNoticeStatements(all) {

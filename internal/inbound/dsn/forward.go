@@ -22,8 +22,8 @@ func isSRS(sender string) bool {
 }
 
 // sendToOriginalSender sends the notification about a forwarded message to its original sender, in
-// the name of the account that forwarded it. By now the path's domain may belong to another account,
-// or to none.
+// the name of the account that forwarded it. By now the path's domain may belong to another
+// account, or to none.
 func (s *Sender) sendToOriginalSender(ctx context.Context, m outbound.SubmissionInfo, all []queue.Notice) error {
 	path, err := address.Parse(m.Sender)
 	if err != nil {

@@ -109,8 +109,8 @@ func hasUnsafeContent(r io.Reader) (bool, error) {
 	return index.Has(message.EightBit | message.HeaderEightBit | message.HasNUL | message.HeaderNUL | message.LongLines), err
 }
 
-// returnsFullMessage reports whether the notification returns the whole message: only after a failure
-// (RFC 3461 §4.3), and if the sender asked for it or the message is small.
+// returnsFullMessage reports whether the notification returns the whole message: only after a
+// failure (RFC 3461 §4.3), and if the sender asked for it or the message is small.
 func returnsFullMessage(m *outbound.SubmissionInfo, recipients []message.DSNRecipient) bool {
 	for i := range recipients {
 		if recipients[i].Action == message.ActionFailed {

@@ -75,8 +75,8 @@ var (
 	insertDomainTermsQuery = db.SQL(insertTermsSQL + ` RETURNING message`)
 )
 
-// Run maintains the index until ctx ends. Every node runs it; the leader job "finding" lets one node
-// work at a time. It pauses for most of the time, longer while mail is being accepted.
+// Run maintains the index until ctx ends. Every node runs it; the leader job "finding" lets one
+// node work at a time. It pauses for most of the time, longer while mail is being accepted.
 func (x *Index) Run(ctx context.Context, log *slog.Logger) error {
 	tick := time.NewTicker(indexPasses[0].every)
 	defer tick.Stop()
@@ -112,8 +112,8 @@ func (x *Index) Run(ctx context.Context, log *slog.Logger) error {
 	}
 }
 
-// RunBatch does a batch of the work of a pass (0, 1 or 2), in one commit that only the holder of the
-// leader job can make. It reports whether there is more to do.
+// RunBatch does a batch of the work of a pass (0, 1 or 2), in one commit that only the holder of
+// the leader job can make. It reports whether there is more to do.
 func (x *Index) RunBatch(ctx context.Context, pass int, now time.Time) (more bool, err error) {
 	if more, err = x.indexBatch(ctx, pass, now); errors.Is(err, lease.ErrNotLeader) {
 		err = nil

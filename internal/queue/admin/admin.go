@@ -64,7 +64,8 @@ type Entry struct {
 	hold  db.ID
 }
 
-// addViewsAndFilter adds the message views, and drops entries whose sender does not match the filter.
+// addViewsAndFilter adds the message views, and drops entries whose sender does not match the
+// filter.
 func (q *Queue) addViewsAndFilter(ctx context.Context, f *Filter, list []Entry) ([]Entry, error) {
 	var ids []db.ID
 	seen := map[db.ID]bool{}

@@ -100,7 +100,8 @@ func (x *Dispatcher[D]) waitForSession(d *destination[D]) {
 	})
 }
 
-// startWaitingDestinations starts sessions for destinations that wait for one. The accounts take turns.
+// startWaitingDestinations starts sessions for destinations that wait for one. The accounts take
+// turns.
 func (x *Dispatcher[D]) startWaitingDestinations() {
 	for n := 0; n < len(x.waitingAccounts) && x.sessions < x.o.MaxSessions; {
 		a := x.waitingAccounts[n]

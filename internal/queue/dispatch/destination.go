@@ -125,9 +125,9 @@ func (x *Dispatcher[D]) BackOff(s *Session[D]) (ready []D, until time.Time) {
 	return ready, d.backoffUntil
 }
 
-// PauseDestination starts no session for a session's destination before until: its hosts take no mail. It
-// returns the time until which the destination is paused. When its last session ends before that,
-// EndSession returns the deliveries that are ready.
+// PauseDestination starts no session for a session's destination before until: its hosts take no
+// mail. It returns the time until which the destination is paused. When its last session ends
+// before that, EndSession returns the deliveries that are ready.
 func (x *Dispatcher[D]) PauseDestination(s *Session[D], until time.Time) (paused time.Time) {
 	s.taken = true // it ends for a reason
 	d := s.destination
@@ -139,8 +139,8 @@ func (x *Dispatcher[D]) PauseDestination(s *Session[D], until time.Time) (paused
 	return d.pausedUntil
 }
 
-// RetryDestination ends the backoff and the pause of a destination, for a retry on demand. Its rows are
-// claimed again. It reports whether rows were known to wait.
+// RetryDestination ends the backoff and the pause of a destination, for a retry on demand. Its rows
+// are claimed again. It reports whether rows were known to wait.
 func (x *Dispatcher[D]) RetryDestination(name string) (waited bool) {
 	d := x.destination(name)
 	d.backoffUntil, d.pausedUntil = time.Time{}, time.Time{}
@@ -152,7 +152,7 @@ func (x *Dispatcher[D]) RetryDestination(name string) (waited bool) {
 	return waited
 }
 
-// RetryAllDestinations is Retry for all known destinations.
+// RetryAllDestinations is RetryDestination for all known destinations.
 func (x *Dispatcher[D]) RetryAllDestinations() {
 	for name := range x.destinations {
 		x.RetryDestination(name)
