@@ -114,7 +114,7 @@ func (a *API) getCaptured(ctx context.Context, p account.Principal, in *idParams
 	return out, err
 }
 
-func (a *API) getCapturedRaw(ctx context.Context, p account.Principal, in *idParams) (*web.File, error) {
+func (a *API) getCapturedRaw(ctx context.Context, p account.Principal, in *idParams) (*web.FileResponse, error) {
 	c, err := a.capturedMessage(ctx, p, in)
 	if err != nil {
 		return nil, err

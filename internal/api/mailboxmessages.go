@@ -170,7 +170,7 @@ func expungedAsNotFound(err error) error {
 	return err
 }
 
-func (a *API) getMailboxMessageRaw(ctx context.Context, p account.Principal, in *mailboxMessageInput) (*web.File, error) {
+func (a *API) getMailboxMessageRaw(ctx context.Context, p account.Principal, in *mailboxMessageInput) (*web.FileResponse, error) {
 	k, err := a.mailboxMessage(ctx, p, in)
 	if err != nil {
 		return nil, err
@@ -182,7 +182,7 @@ func (a *API) getMailboxMessageRaw(ctx context.Context, p account.Principal, in 
 	return web.RawFile(k.ID.String(), r), nil
 }
 
-func (a *API) getMailboxMessageAttachment(ctx context.Context, p account.Principal, in *mailboxAttachmentInput) (*web.File, error) {
+func (a *API) getMailboxMessageAttachment(ctx context.Context, p account.Principal, in *mailboxAttachmentInput) (*web.FileResponse, error) {
 	k, err := a.mailboxMessage(ctx, p, &in.mailboxMessageInput)
 	if err != nil {
 		return nil, err

@@ -211,7 +211,7 @@ func (o operation) respond(w http.ResponseWriter, out any) error {
 }
 
 // handleFile registers an operation that responds with a file.
-func handleFile[I any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (*web.File, error)) {
+func handleFile[I any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (*web.FileResponse, error)) {
 	describeOperation[I, []byte](r.doc, o)
 	r.register(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		var in I

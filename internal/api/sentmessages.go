@@ -155,7 +155,7 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *idParams)
 	return out, nil
 }
 
-func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idParams) (*web.File, error) {
+func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idParams) (*web.FileResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err == nil {
 		_, err = a.sentMessage(ctx, p, id)

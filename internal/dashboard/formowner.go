@@ -17,9 +17,9 @@ const formOwnerField = "made_for"
 // codeWrongOwner is the code of the fault for a form of another account or mailbox.
 const codeWrongOwner = "made_for_another"
 
-// formOwner returns the id of the current account, or of the mailbox whose owner is signed in; 0 if
+// signedInOwner returns the id of the current account, or of the mailbox whose owner is signed in; 0 if
 // nobody is signed in.
-func (v *requestContext) formOwner() db.ID {
+func (v *requestContext) signedInOwner() db.ID {
 	switch {
 	case v.ownerMailbox != 0:
 		return v.ownerMailbox
@@ -32,7 +32,7 @@ func (v *requestContext) formOwner() db.ID {
 // checkFormOwner returns a fault.Conflict if a form was rendered for another account or mailbox. A
 // form without the field is accepted.
 func (v *requestContext) checkFormOwner(made string) error {
-	if made == "" || made == v.formOwner().String() {
+	if made == "" || made == v.signedInOwner().String() {
 		return nil
 	}
 	again := "reload this page: what you entered is sent again."

@@ -257,7 +257,7 @@ func (v *requestContext) showPage(p page) error {
 	if p.Status != 0 {
 		v.w.WriteHeader(p.Status)
 	}
-	_, _ = v.w.Write(addFormOwner(out.Bytes(), v.formOwner())) // the client may have disconnected
+	_, _ = v.w.Write(addFormOwner(out.Bytes(), v.signedInOwner())) // the client may have disconnected
 	return nil
 }
 

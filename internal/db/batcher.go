@@ -16,14 +16,14 @@ const maxBatch = 256
 // It returns nil, the error of the job's guard or statement, or a database error. After an
 // error nothing was written, except for ErrCommitUnknown. ctx only bounds the wait for a place
 // in the batcher's queue: a job that has begun always finishes. While the database does not
-// answer, Write withdraws a job that has not begun within Options.MaxWait.
+// answer, Write withdraws a job that has not begun within Options.OutageWait.
 func (d *DB) Write(ctx context.Context, key ID, job *Mutation) error {
 	if err := checkWritable(ctx); err != nil {
 		return err
 	}
 	p := &pendingWrite{key: key, mutation: job, queuedAt: time.Now(), done: make(chan error, 1)}
 	l := d.batchers[mix64(uint64(key))%uint64(len(d.batchers))]
-	waited := time.NewTicker(d.maxWait)
+	waited := time.NewTicker(d.outageWait)
 	defer waited.Stop()
 	for placed := false; !placed; {
 		select {
@@ -37,7 +37,7 @@ func (d *DB) Write(ctx context.Context, key ID, job *Mutation) error {
 			if d.isDown() {
 				return asUnavailable(errUnavailable)
 			}
-			waited.Reset(d.maxWait / 10)
+			waited.Reset(d.outageWait / 10)
 		}
 	}
 	for {
@@ -57,7 +57,7 @@ func (d *DB) Write(ctx context.Context, key ID, job *Mutation) error {
 			if d.isDown() && p.claim() {
 				return asUnavailable(errUnavailable)
 			}
-			waited.Reset(d.maxWait / 10)
+			waited.Reset(d.outageWait / 10)
 		}
 	}
 }

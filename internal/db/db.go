@@ -77,7 +77,7 @@ type DB struct {
 	log      *slog.Logger
 	now      func() time.Time
 
-	maxWait time.Duration
+	outageWait time.Duration
 }
 
 const defaultIdleTimeout = 5 * time.Second
@@ -95,10 +95,10 @@ type Options struct {
 	// IdleTimeout is how long a connection to PostgreSQL may be silent before it is checked, and
 	// how long a check may take; 0 means 5 s.
 	IdleTimeout time.Duration
-	// MaxWait is how long a read or write waits for PostgreSQL while it does not answer, before
-	// it fails with a fault.Unavailable; 0 means DefaultMaxWait. A write whose connection is
+	// OutageWait is how long a read or write waits for PostgreSQL while it does not answer, before
+	// it fails with a fault.Unavailable; 0 means DefaultOutageWait. A write whose connection is
 	// lost during the commit waits as long again, to find out its outcome.
-	MaxWait time.Duration
+	OutageWait time.Duration
 	// MaxConns is the maximum of connections to PostgreSQL, at least MinConns; 0 means 24, or 8 more
 	// than there are processors.
 	MaxConns int
@@ -127,10 +127,10 @@ func Open(ctx context.Context, o Options) (*DB, error) {
 	if o.IdleTimeout <= 0 {
 		o.IdleTimeout = defaultIdleTimeout
 	}
-	if o.MaxWait <= 0 {
-		o.MaxWait = DefaultMaxWait
+	if o.OutageWait <= 0 {
+		o.OutageWait = DefaultOutageWait
 	}
-	d := &DB{log: o.Log, now: o.Now, maxWait: o.MaxWait}
+	d := &DB{log: o.Log, now: o.Now, outageWait: o.OutageWait}
 	d.ids.now = o.Now
 	var err error
 	switch path, isFile := strings.CutPrefix(o.URL, "sqlite:"); {

@@ -152,8 +152,8 @@ func (d *DB) Life(ctx context.Context) (string, error) {
 
 // Until returns when a caller that began at asked gives up, after the server has been down for
 // away; below 0 the server answers.
-func Until(maxWait, away time.Duration, asked time.Time) time.Time {
-	p := availability{maxWait: maxWait}
+func Until(outageWait, away time.Duration, asked time.Time) time.Time {
+	p := availability{outageWait: outageWait}
 	if away >= 0 {
 		since := time.Now().Add(-away)
 		p.downSince.Store(&since)

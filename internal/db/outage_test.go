@@ -41,7 +41,7 @@ var (
 // Reads fail with a fault.Unavailable while the database is down, as writes do.
 func TestAway(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
-	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, MaxWait: time.Second})
+	d, err := db.Open(t.Context(), db.Options{URL: proxy.URL, OutageWait: time.Second})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,18 +16,18 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// DefaultMaxWait is how long a read or write waits for PostgreSQL while it does not answer,
-// unless Options.MaxWait is set.
-const DefaultMaxWait = 10 * time.Second
+// DefaultOutageWait is how long a read or write waits for PostgreSQL while it does not answer,
+// unless Options.OutageWait is set.
+const DefaultOutageWait = 10 * time.Second
 
 // minProbeTime is the shortest time that a probe gets for one server.
 const minProbeTime = time.Second
 
 // availability tracks whether the PostgreSQL server answers. While it does not, each caller
-// waits for maxWait, as a failover may be under way. When the server has been down for longer
+// waits for outageWait, as a failover may be under way. When the server has been down for longer
 // than that, callers wait for a fifth of it.
 type availability struct {
-	maxWait   time.Duration
+	outageWait   time.Duration
 	config    *pgx.ConnConfig
 	downSince atomic.Pointer[time.Time] // when it first failed to answer; nil while it answers
 
@@ -43,16 +43,16 @@ type availability struct {
 
 // deadline returns when a caller that began at asked gives up, unless the server answers.
 func (p *availability) deadline(asked time.Time) time.Time {
-	wait := p.maxWait
-	if since := p.downSince.Load(); since != nil && time.Since(*since) > p.maxWait {
-		wait = p.maxWait / 5
+	wait := p.outageWait
+	if since := p.downSince.Load(); since != nil && time.Since(*since) > p.outageWait {
+		wait = p.outageWait / 5
 	}
 	return p.minDeadline(asked.Add(wait))
 }
 
-// minDeadline returns end, but leaves a tenth of maxWait for a caller that waited in a queue.
+// minDeadline returns end, but leaves a tenth of outageWait for a caller that waited in a queue.
 func (p *availability) minDeadline(end time.Time) time.Time {
-	if short := time.Now().Add(p.maxWait / 10); short.After(end) {
+	if short := time.Now().Add(p.outageWait / 10); short.After(end) {
 		return short
 	}
 	return end
@@ -79,15 +79,15 @@ func (p *availability) probeTimeout() time.Duration {
 }
 
 func (p *availability) timeoutPerServer() time.Duration {
-	return max(p.maxWait/5, minProbeTime)
+	return max(p.outageWait/5, minProbeTime)
 }
 
 // probe connects to the server, and records whether it answers. Callers share a probe with all
-// who ask within a tenth of maxWait.
+// who ask within a tenth of outageWait.
 func (p *availability) probe() error {
 	_, err, _ := p.probes.Do("", func() (any, error) {
 		p.mu.Lock()
-		recent, err := time.Since(p.lastTime) < p.maxWait/10, p.lastErr
+		recent, err := time.Since(p.lastTime) < p.outageWait/10, p.lastErr
 		p.mu.Unlock()
 		if recent {
 			return nil, err
@@ -154,18 +154,18 @@ func (e *postgresEngine) watchedContext(ctx context.Context, conn *pgx.Conn, unt
 	if conn != nil {
 		incarnation = incarnationOf(conn)
 	}
-	look := time.AfterFunc(time.Until(until)-min(e.availability.timeoutPerServer(), e.availability.maxWait/2), func() {
+	look := time.AfterFunc(time.Until(until)-min(e.availability.timeoutPerServer(), e.availability.outageWait/2), func() {
 		for ctx.Err() == nil {
 			switch err := e.availability.probe(); {
 			case err != nil && time.Now().Before(until): // it may be back in time
-				sleep(ctx, min(time.Until(until), e.availability.maxWait/10))
+				sleep(ctx, min(time.Until(until), e.availability.outageWait/10))
 				continue
 			case err != nil:
 				gone(errNotResponding)
 			case e.availability.isReplaced(incarnation):
 				gone(errFailover)
 			}
-			sleep(ctx, e.availability.maxWait/10)
+			sleep(ctx, e.availability.outageWait/10)
 		}
 	})
 	return ctx, func() {

@@ -19,7 +19,7 @@ import (
 
 func openAt(t *testing.T, url string, wait time.Duration) *db.DB {
 	t.Helper()
-	d, err := db.Open(t.Context(), db.Options{URL: url, MaxWait: wait})
+	d, err := db.Open(t.Context(), db.Options{URL: url, OutageWait: wait})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestCallerGone(t *testing.T) {
 	}
 }
 
-// Once the server has been down for longer than maxWait, callers wait less. Before that it may be
+// Once the server has been down for longer than outageWait, callers wait less. Before that it may be
 // back in a moment.
 func TestAwayForLong(t *testing.T) {
 	const wait = 10 * time.Second
@@ -191,7 +191,7 @@ func TestCutMidway(t *testing.T) {
 	}
 }
 
-// A job that waits behind others is withdrawn after maxWait, and not committed afterwards.
+// A job that waits behind others is withdrawn after outageWait, and not committed afterwards.
 func TestTakenBack(t *testing.T) {
 	proxy := dbtest.StartProxy(t, dbtest.Postgres(t))
 	d := openAt(t, proxy.URL, time.Second)

@@ -77,7 +77,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		return nil, err
 	}
 	e := &postgresEngine{log: o.Log, idleTimeout: o.IdleTimeout}
-	e.availability.maxWait, e.availability.replaced = o.MaxWait, e.resetPools
+	e.availability.outageWait, e.availability.replaced = o.OutageWait, e.resetPools
 	// The caller's ctx may have no deadline: a batcher's has none.
 	ready := max(o.IdleTimeout, minPrepareTimeout)
 	cfg.PrepareConn = func(ctx context.Context, c *pgx.Conn) (bool, error) {
@@ -99,7 +99,7 @@ func openPostgres(ctx context.Context, url string, o Options) (*postgresEngine, 
 		cfg.PingTimeout = min(ready, e.availability.timeoutPerServer())
 	}
 	if cfg.ConnConfig.ConnectTimeout <= 0 {
-		cfg.ConnConfig.ConnectTimeout = max(o.MaxWait/3, minProbeTime) // for each server that the URL names
+		cfg.ConnConfig.ConnectTimeout = max(o.OutageWait/3, minProbeTime) // for each server that the URL names
 	}
 	conn := stdlib.OpenDB(*cfg.ConnConfig, stdlib.OptionAfterConnect(checkSessionOrClose))
 	err = errors.Join(migrate(ctx, Postgres, conn, o.Log), conn.Close())

@@ -42,7 +42,7 @@ const listenerTimeout = 5 * time.Second
 // CheckBind checks that the service can listen on its ports.
 func (d Listeners) CheckBind(listeners []Listener, owner int) func(context.Context, *Report) {
 	return func(_ context.Context, r *Report) {
-		if !d.isLocal() {
+		if !d.hasLocalAddress() {
 			r.Fail("Give --bind an address of this machine, or 0.0.0.0 or :: for all.", "%s is no address of this machine", d.Bind)
 		}
 		first, lowest := firstUnprivilegedPort(), 65536
@@ -64,8 +64,8 @@ func (d Listeners) CheckBind(listeners []Listener, owner int) func(context.Conte
 	}
 }
 
-// isLocal reports whether the configured address belongs to this machine.
-func (d Listeners) isLocal() bool {
+// hasLocalAddress reports whether the configured address belongs to this machine.
+func (d Listeners) hasLocalAddress() bool {
 	if d.Bind.IsUnspecified() || d.Bind.IsLoopback() {
 		return true
 	}
@@ -105,7 +105,7 @@ func canBindPrivileged() bool {
 // starting.
 func (d Listeners) Check(listener Listener) func(context.Context, *Report) {
 	return func(ctx context.Context, r *Report) {
-		if !d.isLocal() {
+		if !d.hasLocalAddress() {
 			return // reported once; other hosts are left alone
 		}
 		taken, free := "", error(nil)
@@ -137,7 +137,7 @@ func (d Listeners) Check(listener Listener) func(context.Context, *Report) {
 // IsRunning reports whether a Mailstead with our host name greets on a listener, whatever its data
 // directory.
 func (d Listeners) IsRunning(ctx context.Context, smtp Listener) bool {
-	if !d.isLocal() {
+	if !d.hasLocalAddress() {
 		return false
 	}
 	for _, addr := range d.addresses() {

@@ -445,7 +445,7 @@ func (b *mboxBody) readOwnHeader(msg *Message, sender string) bool {
 	msg.applyStatusField("x-status", values[xStatusField])
 	msg.Keywords = strings.Fields(values[keywordsField]) // a comma is part of a keyword
 	if all {
-		msg.Folder, msg.SpecialUse = decodeFolderName(values[folderField]), parseSpecialUse(values[specialField])
+		msg.Folder, msg.SpecialUse = decodeFolderHeader(values[folderField]), parseSpecialUse(values[specialField])
 	}
 	b.mbox.in.discard(at)
 	b.rawLines, b.unterminated, b.quoted = raw, open, true

@@ -174,13 +174,13 @@ func (m *MboxWriter) writeHeader(msg *Message, s lineEndings) {
 	}
 	b.WriteString("\n" + keywordsField + strings.Join(msg.Keywords, " ") + "\n")
 	if m.WithFolders {
-		b.WriteString(folderField + encodeFolderName(msg.Folder) + "\n" + specialField + msg.SpecialUse + "\n")
+		b.WriteString(folderField + encodeFolderHeader(msg.Folder) + "\n" + specialField + msg.SpecialUse + "\n")
 	}
 	_, _ = m.w.WriteString(b.String()) // the error persists until Flush or a later Write
 }
 
-// encodeFolderName encodes a folder's name for a header field (RFC 2047).
-func encodeFolderName(name string) string {
+// encodeFolderHeader encodes a folder's name for a header field (RFC 2047).
+func encodeFolderHeader(name string) string {
 	if encoded := mime.BEncoding.Encode("utf-8", name); encoded != name {
 		return encoded
 	}
@@ -190,7 +190,7 @@ func encodeFolderName(name string) string {
 	return name
 }
 
-func decodeFolderName(text string) string {
+func decodeFolderHeader(text string) string {
 	if name, err := new(mime.WordDecoder).DecodeHeader(text); err == nil {
 		return name
 	}

@@ -89,7 +89,7 @@ func (s *sevenBitEncoder) plan() {
 		}
 		// Also containers that were not parsed: RFC 2045 §6.4 allows no encoding for them.
 		s.untouchable[i] = s.untouchable[i] || p.Type == "message" && !s.mayEncode(p) || p.Kind == Leaf && p.Type == "multipart" ||
-			s.nested && p.Kind != Leaf && !s.endsWithEmptyLine(p) || p.Header.Len > int64(maxHeaderBytes(i)) || !isIdentityEncoding(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
+			s.nested && p.Kind != Leaf && !s.headerEndsWithEmptyLine(p) || p.Header.Len > int64(maxHeaderBytes(i)) || !isIdentityEncoding(p.Encoding) && p.Encoding != "base64" && p.Encoding != "quoted-printable"
 		embedded := s.ix.isInside(i, Embedded)
 		s.result.NeedsUTF8 = s.result.NeedsUTF8 || (i > 0 || s.ownHeader) && s.untouchable[i] && p.Traits&HeaderEightBit != 0 && !embedded
 		stays := s.untouchable[i] || p.Kind == Multipart && !s.mayDropPreamble(p)
@@ -275,9 +275,9 @@ func (s *sevenBitEncoder) writeHeader(p *Part, encoding, charset string) {
 	s.result.Changed = true
 }
 
-// endsWithEmptyLine reports whether an empty line ends the header of a part. A substitute for it no
+// headerEndsWithEmptyLine reports whether an empty line ends the header of a part. A substitute for it no
 // longer works if an empty line is written below it.
-func (s *sevenBitEncoder) endsWithEmptyLine(p *Part) bool {
+func (s *sevenBitEncoder) headerEndsWithEmptyLine(p *Part) bool {
 	end := make([]byte, min(p.Header.Len, 4))
 	if s.err == nil {
 		_, s.err = io.ReadFull(io.NewSectionReader(s.r, p.Body.Start-int64(len(end)), int64(len(end))), end)

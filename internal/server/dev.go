@@ -17,7 +17,7 @@ import (
 func DevConfig(data string) Config {
 	c := Config{
 		Dev: true, Host: "mail.mailstead.test", Data: data, Bind: "127.0.0.1", PortBase: 10000, Database: "sqlite",
-		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + demo.Domain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: lease.DefaultDuration, DatabaseWait: db.DefaultMaxWait, LogLevel: "warn",
+		TLS: "self-signed", SMTPPort: 25, DMARC: "enforce", SpamFail: "open", SpamTimeout: 20 * time.Second, Postmaster: "alice@" + demo.Domain, Node: "dev", MaxQuotaMB: 102400, Drain: 30 * time.Second, Lease: lease.DefaultDuration, DatabaseWait: db.DefaultOutageWait, LogLevel: "warn",
 		KeepMessages: 30, KeepAttempts: 30, KeepThreads: 365, KeepEvents: 30, FirstDomainCheck: 250 * time.Millisecond,
 	}
 	c.setLimits(quota.Defaults())

@@ -30,7 +30,7 @@ func (s *Server) openState(ctx context.Context) (err error) {
 	if s.key, err = s.data.SecretKey(s.Config.SecretKey); err != nil {
 		return err
 	}
-	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, IdleTimeout: s.Config.Lease / 3, MaxWait: s.Config.DatabaseWait, MaxConns: s.Config.DatabaseConnections}); err != nil {
+	if s.DB, err = db.Open(ctx, db.Options{URL: s.Config.databaseURL(), Log: s.Log, IdleTimeout: s.Config.Lease / 3, OutageWait: s.Config.DatabaseWait, MaxConns: s.Config.DatabaseConnections}); err != nil {
 		return err
 	}
 	s.Hub = notify.NewHub(s.tasks.ctx, s.DB, s.Log)

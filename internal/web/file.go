@@ -17,8 +17,8 @@ import (
 	"github.com/mailstead/mailstead/internal/summary"
 )
 
-// File is a streamed response, such as a message of unknown origin. The caller calls Close.
-type File struct {
+// FileResponse is a streamed response, such as a message of unknown origin. The caller calls Close.
+type FileResponse struct {
 	Name  string
 	Media string
 	Size  int64 // -1 if unknown
@@ -27,13 +27,13 @@ type File struct {
 }
 
 // RawFile returns a whole message as a file.
-func RawFile(id string, r *blob.Reader) *File {
-	return &File{Name: id + ".eml", Media: "message/rfc822", Size: r.Size(), Body: r.All(), Closer: r}
+func RawFile(id string, r *blob.Reader) *FileResponse {
+	return &FileResponse{Name: id + ".eml", Media: "message/rfc822", Size: r.Size(), Body: r.All(), Closer: r}
 }
 
 // AttachmentFile returns the attachment n of a message, with a media type that is safe in browsers.
 // It returns nil if the message has no such attachment. It closes r, unless it returns a file.
-func AttachmentFile(index *message.Structure, r *blob.Reader, n string) (*File, error) {
+func AttachmentFile(index *message.Structure, r *blob.Reader, n string) (*FileResponse, error) {
 	number, err := strconv.Atoi(n)
 	if err == nil && strconv.Itoa(number) == n {
 		f, body, ok, err := summary.OpenAttachment(r, index, number)
@@ -46,7 +46,7 @@ func AttachmentFile(index *message.Structure, r *blob.Reader, n string) (*File, 
 			if name == "" {
 				name = fmt.Sprintf("attachment-%d", number)
 			}
-			return &File{Name: name, Media: safeContentType(f.ContentType), Size: -1, Body: body, Closer: r}, nil
+			return &FileResponse{Name: name, Media: safeContentType(f.ContentType), Size: -1, Body: body, Closer: r}, nil
 		}
 	}
 	_ = r.Close() // only read
@@ -55,7 +55,7 @@ func AttachmentFile(index *message.Structure, r *blob.Reader, n string) (*File, 
 
 // Serve writes and closes the file. If reading fails, it cuts the connection, so that a partial
 // file doesn't look complete.
-func (f *File) Serve(w http.ResponseWriter, r *http.Request, log *slog.Logger) error {
+func (f *FileResponse) Serve(w http.ResponseWriter, r *http.Request, log *slog.Logger) error {
 	defer f.Close() //nolint:errcheck // only read
 	to := &fileWriter{w: w, file: f}
 	body := f.Body
@@ -83,7 +83,7 @@ const fileWriteTimeout = time.Minute
 // problem. It extends the deadline while the client keeps reading.
 type fileWriter struct {
 	w        http.ResponseWriter
-	file     *File
+	file     *FileResponse
 	started  bool
 	writeErr error // error of a write
 }

@@ -22,7 +22,7 @@ func TestFileBreaksOff(t *testing.T) {
 	answer := func(body io.Reader) (w *httptest.ResponseRecorder, aborted bool, err error) {
 		w = httptest.NewRecorder()
 		defer func() { aborted = recover() == http.ErrAbortHandler }() //nolint:errorlint // a sentinel value
-		err = (&web.File{Name: "a", Media: "text/plain", Size: -1, Body: body, Closer: io.NopCloser(nil)}).Serve(w, httptest.NewRequest("GET", "/", nil), slog.New(slog.DiscardHandler))
+		err = (&web.FileResponse{Name: "a", Media: "text/plain", Size: -1, Body: body, Closer: io.NopCloser(nil)}).Serve(w, httptest.NewRequest("GET", "/", nil), slog.New(slog.DiscardHandler))
 		return w, false, err
 	}
 	if w, aborted, err := answer(iotest.ErrReader(broken)); aborted || !errors.Is(err, broken) || len(w.Header()) > 0 {
