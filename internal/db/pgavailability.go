@@ -27,9 +27,9 @@ const minProbeTime = time.Second
 // waits for outageWait, as a failover may be under way. When the server has been down for longer
 // than that, callers wait for a fifth of it.
 type availability struct {
-	outageWait   time.Duration
-	config    *pgx.ConnConfig
-	downSince atomic.Pointer[time.Time] // when it first failed to answer; nil while it answers
+	outageWait time.Duration
+	config     *pgx.ConnConfig
+	downSince  atomic.Pointer[time.Time] // when it first failed to answer; nil while it answers
 
 	// replaced is called when a new connection shows that another server, or another incarnation
 	// of it, answers: connections to the former one may be dead without notice.
