@@ -42,7 +42,7 @@ func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
 		}
 		w.end()
 	}
-	d.Unsubscribe.append(w)
+	d.Unsubscribe.appendTo(w)
 	for _, f := range d.ExtraFields {
 		w.begin(f.Name)
 		w.unstructured(f.Value)
@@ -52,7 +52,14 @@ func (d *Draft) appendHeader(w *fieldWriter) (needsUTF8 bool) {
 	return needsUTF8 || !isASCII(d.MessageID) || !isASCII(d.InReplyTo)
 }
 
-func (u ListUnsubscribe) append(w *fieldWriter) {
+// Fields returns the header fields, with CRLF.
+func (u ListUnsubscribe) Fields() []byte {
+	var w fieldWriter
+	u.appendTo(&w)
+	return w.dst
+}
+
+func (u ListUnsubscribe) appendTo(w *fieldWriter) {
 	if u.URL == "" && u.Mailto == "" {
 		return
 	}

@@ -40,7 +40,7 @@ type preparedMessage struct {
 func (o *Outbox) prepare(ctx context.Context, p account.Principal, prepared []*preparedMessage, now time.Time, answered bool) error {
 	for _, pc := range prepared {
 		o.initRow(p.Account, pc, now)
-		o.addUnsubscribe(pc)
+		o.addUnsubscribe(pc, pc.send)
 	}
 	if err := o.assignThreads(ctx, p, prepared); err != nil {
 		return err

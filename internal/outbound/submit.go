@@ -112,6 +112,11 @@ func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, b
 	}
 	pc := &preparedMessage{row: r, sendAt: w.sendAt, recipients: queueRecipients(to)}
 	_, pc.offersUnsubscribe = header.First("List-Unsubscribe")
+	if w.offersUnsubscribe {
+		if err := o.addSubmittedUnsubscribe(pc, w.unsubscribe, to, header); err != nil {
+			return 0, err
+		}
+	}
 	if err := o.prepareSuppressionCheck(pc); err != nil {
 		return 0, err
 	}

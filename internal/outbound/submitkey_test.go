@@ -5,6 +5,7 @@ package outbound_test
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -183,7 +184,7 @@ func TestSubmitWishes(t *testing.T) {
 		p := programOf(t, s)
 		at := time.Now().Add(48 * time.Hour).UTC().Truncate(time.Second)
 		id, err := p.byKey("alice@demo.test", "From: alice@demo.test\r\nDate: Mon, 1 Jan 2024 00:00:00 +0000\r\nX-Mailstead-Schedule: "+at.Format(time.RFC3339)+
-			"\r\nx-mailstead-thread :\r\n order 7\r\nX-MAILSTEAD-METADATA: =?utf-8?q?{=22a=22:1}?=\r\nX-Mailstead-Unheard: of\r\nX-Mail: stays\r\n\r\nHi\r\n", "bob@far.example")
+			"\r\nx-mailstead-thread :\r\n order 7\r\nX-MAILSTEAD-METADATA: =?utf-8?q?{=22a=22:1}?=\r\nX-Mail: stays\r\n\r\nHi\r\n", "bob@far.example")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +208,7 @@ func TestSubmitWishes(t *testing.T) {
 		if text := sent(t, s, must(t)(p.byKey("alice@demo.test", "From: alice@demo.test\r\nIn-Reply-To: <own@x>\r\nX-Mailstead-Thread: order 7\r\n\r\nMore\r\n", "bob@far.example"))); strings.Contains(text, m.MessageID) {
 			t.Errorf("sent\n%s", text)
 		}
-		for _, bad := range []string{"X-Mailstead-Schedule: soon", "X-Mailstead-Metadata: 7", "X-Mailstead-Thread: a\r\nX-Mailstead-Thread: b"} {
+		for _, bad := range []string{"X-Mailstead-Schedule: soon", "X-Mailstead-Metadata: 7", "X-Mailstead-Thread: a\r\nX-Mailstead-Thread: b", "X-Mailstead-Unheard: of"} {
 			_, err := p.byKey("alice@demo.test", "From: alice@demo.test\r\n"+bad+"\r\n\r\nHi\r\n", "bob@far.example")
 			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "X-Mailstead-") {
 				t.Errorf("%s: %v", bad, err)
@@ -234,19 +235,57 @@ func TestSubmitWishesOfAMailbox(t *testing.T) {
 			"X-Mailstead-Template: secret\r\n", "X-Mailstead-Template: unknown\r\n", "x-mailstead-THREAD: deal 7\r\n",
 			"X-Mailstead-Metadata: {\"order\":7}\r\n", "X-Mailstead-Metadata: broken\r\n", "X-Mailstead-Variables: {}\r\n",
 			"X-Mailstead-Schedule: " + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "\r\n",
-			"X-Mailstead-Idempotency-Key: k\r\n", "X-Mailstead-Idempotency-Key: k\r\n",
+			"X-Mailstead-Idempotency-Key: k\r\n", "X-Mailstead-Idempotency-Key: k\r\n", "X-Mailstead-Unheard: of\r\n", "X-Mailstead-Unsubscribe:\r\n",
 		} {
 			id := must(t)(p.byBox("From: alice@demo.test\r\nSubject: own\r\n"+fields+"\r\nown text\r\n", "bob@far.example"))
 			m, text := p.get(id), sent(t, s, id)
 			if m.Template != 0 || m.ThreadID == "deal 7" || string(m.Metadata) != "{}" || m.Status == queue.Scheduled || m.Subject != "own" {
 				t.Errorf("%q: stored %+v", fields, m)
 			}
-			if strings.Contains(strings.ToLower(text), "x-mailstead-") || strings.Contains(text, p.get(first).MessageID) || !strings.Contains(text, "own text") {
+			if strings.Contains(strings.ToLower(text), "x-mailstead-") || strings.Contains(text, "List-Unsubscribe") || strings.Contains(text, p.get(first).MessageID) || !strings.Contains(text, "own text") {
 				t.Errorf("%q: sent\n%s", fields, text)
 			}
 		}
-		if n := len(messages(t, s, p.key.Account)); n != 10 {
-			t.Errorf("%d are stored, want 10", n)
+		if n := len(messages(t, s, p.key.Account)); n != 12 {
+			t.Errorf("%d are stored, want 12", n)
+		}
+	})
+}
+
+// A header field makes a submission offer to unsubscribe, as the option of a send does.
+func TestSubmitUnsubscribe(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		p := programOf(t, s)
+		const from = "From: alice@demo.test\r\nTo: bob@far.example\r\n"
+		if _, err := s.Suppressions.Put(t.Context(), p.key.Account, []address.Address{addr(t, "left@far.example")}, suppression.ReasonUnsubscribe); err != nil {
+			t.Fatal(err)
+		}
+		for field, want := range map[string]string{
+			"X-Mailstead-Unsubscribe:":                                                   `List-Unsubscribe: <http[^>]+/u/[\w-]+>,\s+<mailto:b-[a-z2-7]{32}@demo\.test\?subject=unsubscribe>`,
+			"X-Mailstead-Unsubscribe: true":                                              `List-Unsubscribe: <http[^>]+/u/[\w-]+>,\s+<mailto:b-`,
+			"X-Mailstead-Unsubscribe: leave@demo.test":                                   `List-Unsubscribe: <http[^>]+/u/[\w-]+>,\s+<mailto:leave@demo\.test>`,
+			"X-Mailstead-Unsubscribe: <https://shop.example/?a=1>, <mailto:x@y.example>": `List-Unsubscribe: <https://shop\.example/\?a=1>,\s+<mailto:x@y\.example>`,
+		} {
+			id := must(t)(p.byKey("alice@demo.test", field+"\r\n"+from+"\r\nHi\r\n", "bob@far.example"))
+			text := sent(t, s, id)
+			if !regexp.MustCompile(`\r\n`+want).MatchString(text) || strings.Count(text, "List-Unsubscribe-Post: List-Unsubscribe=One-Click\r\n") != 1 || strings.Contains(text, "X-Mailstead") {
+				t.Errorf("%s: sent\n%s", field, text)
+			}
+			if m := p.get(must(t)(p.byKey("alice@demo.test", field+"\r\n"+from+"\r\nHi\r\n", "left@far.example"))); m.Status != queue.Suppressed {
+				t.Errorf("%s: to one who left: %s", field, m.Status)
+			}
+		}
+		if m := p.get(must(t)(p.byKey("alice@demo.test", from+"\r\nHi\r\n", "left@far.example"))); m.Status == queue.Suppressed {
+			t.Error("mail without an offer is suppressed")
+		}
+		for what, field := range map[string]string{
+			"two recipients, hosted": "X-Mailstead-Unsubscribe:", "not https": "X-Mailstead-Unsubscribe: http://shop.example/",
+			"no": "X-Mailstead-Unsubscribe: false", "an offer of its own": "X-Mailstead-Unsubscribe: https://shop.example/\r\nList-Unsubscribe: <https://shop.example/>",
+		} {
+			_, err := p.byKey("alice@demo.test", field+"\r\n"+from+"\r\nHi\r\n", "bob@far.example", "carol@far.example")
+			if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "X-Mailstead-Unsubscribe") {
+				t.Errorf("%s: %v", what, err)
+			}
 		}
 	})
 }

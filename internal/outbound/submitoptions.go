@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,16 +20,27 @@ import (
 // Header fields that set the options of a submission which an API send has in its body. They are
 // meant for the server: no field with this prefix is ever sent. Only an API key may use them. A
 // mailbox's password gives no access to the account's templates, threads and metadata, and a mail
-// program may redirect a message whose fields a third party wrote.
+// program may redirect a message whose fields a third party wrote. So unknown fields are rejected
+// for an API key only: its messages have the account's own authors.
 const (
 	optionPrefix         = "X-Mailstead-"
-	optionMetadata       = optionPrefix + "Metadata"
-	optionThread         = optionPrefix + "Thread"
-	optionSchedule       = optionPrefix + "Schedule"
 	optionIdempotencyKey = optionPrefix + "Idempotency-Key"
+	optionMetadata       = optionPrefix + "Metadata"
+	optionSchedule       = optionPrefix + "Schedule"
 	optionTemplate       = optionPrefix + "Template"
+	optionThread         = optionPrefix + "Thread"
+	optionUnsubscribe    = optionPrefix + "Unsubscribe"
 	optionVariables      = optionPrefix + "Variables"
 )
+
+// optionNames are the names of all option fields.
+var optionNames = []string{optionIdempotencyKey, optionMetadata, optionSchedule, optionTemplate, optionThread, optionUnsubscribe, optionVariables}
+
+// reservedPrefix begins other names that are reserved for the service.
+const reservedPrefix = "X-Service-"
+
+// maxNamedFields is the maximum number of unknown fields that an error names.
+const maxNamedFields = 5
 
 // submitOptions are the options that a submission sets by header fields.
 type submitOptions struct {
@@ -38,20 +50,47 @@ type submitOptions struct {
 	idempotencyKey string    // an idempotency key; "" for none
 	template       string    // id or alias; "" for none
 	variables      string    // for the template: a JSON object, or ""
+
+	offersUnsubscribe bool
+	unsubscribe       Unsubscribe
 }
 
 // isOptionField reports whether a field has our prefix, in any case.
-func isOptionField(f message.Field) bool {
-	return len(f.Name) >= len(optionPrefix) && strings.EqualFold(string(f.Name[:len(optionPrefix)]), optionPrefix)
+func isOptionField(f message.Field) bool { return hasPrefixFold(f, optionPrefix) }
+
+func hasPrefixFold(f message.Field, prefix string) bool {
+	return len(f.Name) >= len(prefix) && strings.EqualFold(string(f.Name[:len(prefix)]), prefix)
 }
 
-// readSubmitOptions reads the option fields. The error is one fault.Invalid with all invalid
-// fields. Unknown fields are ignored, because programs for another release may use more.
+// unknownFields returns a sentence about each field with a name of the service that is no option,
+// then the names of the options.
+func unknownFields(h message.Header) (bad []string) {
+	seen := map[string]bool{}
+	for f := range h.Fields() {
+		name := string(f.Name)
+		known := !hasPrefixFold(f, reservedPrefix) && !isOptionField(f) || slices.ContainsFunc(optionNames, f.Is)
+		if known || seen[strings.ToLower(name)] || len(bad) == maxNamedFields {
+			continue
+		}
+		seen[strings.ToLower(name)] = true
+		if !isHeaderName(name) { // an error doesn't repeat it: it may be anything
+			name = "whose name has other characters than letters, digits and hyphens"
+		}
+		bad = append(bad, "The header "+name+" is not supported.")
+	}
+	if len(bad) > 0 {
+		bad = append(bad, "The supported ones of the service are "+strings.Join(optionNames, ", ")+".")
+	}
+	return bad
+}
+
+// readSubmitOptions reads the option fields. The error is one fault.Invalid with all invalid and
+// all unknown fields.
 func readSubmitOptions(h message.Header, now time.Time) (submitOptions, error) {
 	w := submitOptions{metadata: "{}"}
-	var bad []string
+	bad := unknownFields(h)
 	wrong := func(name, why string) { bad = append(bad, "The header "+name+" is not valid: "+why) }
-	for _, name := range []string{optionMetadata, optionThread, optionSchedule, optionIdempotencyKey, optionTemplate, optionVariables} {
+	for _, name := range optionNames {
 		all := h.All(name)
 		if len(all) == 0 {
 			continue
@@ -121,6 +160,33 @@ func (w *submitOptions) readField(name, value string, now time.Time) (why string
 			return "This must be an object."
 		}
 		w.variables = value
+	case optionUnsubscribe:
+		w.offersUnsubscribe = true
+		return w.unsubscribe.readField(value)
+	}
+	return ""
+}
+
+// readField reads the value of optionUnsubscribe: empty or "true" for a link that the service
+// hosts; else an https URL, an address or mailto URI, or both with a comma between, each with or
+// without the angle brackets of List-Unsubscribe. It returns what is wrong with the value, or "".
+func (u *Unsubscribe) readField(value string) (why string) {
+	if value == "" || strings.EqualFold(value, "true") {
+		return ""
+	}
+	for one := range strings.SplitSeq(value, ",") {
+		one = strings.TrimSpace(one)
+		if inside, ok := strings.CutPrefix(one, "<"); ok {
+			one = strings.TrimSuffix(inside, ">")
+		}
+		into := &u.Mailto
+		if _, rest, _ := strings.Cut(one, ":"); strings.HasPrefix(rest, "//") {
+			into = &u.URL
+		}
+		if one == "" || *into != "" {
+			return "Give true, an https URL, a mailto URI, or a URL and a mailto URI with a comma between."
+		}
+		*into = one
 	}
 	return ""
 }

@@ -4,6 +4,7 @@ package outbound
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,13 @@ func TestReadWishes(t *testing.T) {
 		"X-Mailstead-Idempotency-Key:  k-1 ":                        {metadata: "{}", idempotencyKey: "k-1"},
 		"X-Mailstead-Schedule: 2026-05-04T14:00:00+02:00":           {metadata: "{}"},
 		"X-Mailstead-Schedule: 2026-05-05T12:00:00Z":                {metadata: "{}", sendAt: today.Add(24 * time.Hour)},
-		"X-Mailstead-Colour: blue":                                  {metadata: "{}"},
+		"X-Mail: stays":                                             {metadata: "{}"},
+		"X-Mailstead-Unsubscribe:":                                  {metadata: "{}", offersUnsubscribe: true},
+		"X-Mailstead-Unsubscribe: True":                             {metadata: "{}", offersUnsubscribe: true},
+		"X-Mailstead-Unsubscribe: https://a/b":                      {metadata: "{}", offersUnsubscribe: true, unsubscribe: Unsubscribe{URL: "https://a/b"}},
+		"X-Mailstead-Unsubscribe: leave@a.test":                     {metadata: "{}", offersUnsubscribe: true, unsubscribe: Unsubscribe{Mailto: "leave@a.test"}},
+		"X-Mailstead-Unsubscribe: <mailto:leave@a.test?body=x://y>,\r\n <https://a/b>": {metadata: "{}", offersUnsubscribe: true,
+			unsubscribe: Unsubscribe{URL: "https://a/b", Mailto: "mailto:leave@a.test?body=x://y"}},
 	} {
 		got, err := readSubmitOptions(message.Header(header+"\r\n\r\n"), today)
 		if err != nil || got != want {
@@ -43,6 +50,9 @@ func TestReadWishes(t *testing.T) {
 		"X-Mailstead-Schedule: 2026-06-04T12:00:00Z":            {"Schedule"},
 		"X-Mailstead-Idempotency-Key:":                          {"Idempotency-Key"},
 		"X-Mailstead-Thread:\r\nX-Mailstead-Schedule: tomorrow": {"Thread", "Schedule"},
+		"X-Mailstead-Unsubscribe: https://a/, https://b/":       {"Unsubscribe"},
+		"X-Mailstead-Unsubscribe: https://a/,":                  {"Unsubscribe"},
+		"x-mailstead-Colour: blue\r\nX-Mailstead-Metadata: [1]": {"Metadata", "Idempotency-Key", "Unsubscribe"},
 	} {
 		_, err := readSubmitOptions(message.Header(header+"\r\n\r\n"), today)
 		var f *fault.Error
@@ -55,6 +65,31 @@ func TestReadWishes(t *testing.T) {
 				t.Errorf("%.80q does not name %s: %s", header, name, f.Message)
 			}
 		}
+	}
+}
+
+// Unknown fields are named if their names are harmless, a few of them, each once.
+func TestUnknownFields(t *testing.T) {
+	const known = "X-Mailstead-Idempotency-Key, X-Mailstead-Metadata, X-Mailstead-Schedule, X-Mailstead-Template, X-Mailstead-Thread, X-Mailstead-Unsubscribe, X-Mailstead-Variables"
+	const end = " The supported ones of the service are " + known + "."
+	for header, want := range map[string]string{
+		"X-Mailstead-Colour: blue":             "The header X-Mailstead-Colour is not supported.",
+		"X-Mailstead-A: x\r\nx-mailstead-a: y": "The header X-Mailstead-A is not supported.",
+		"X-Mailstead-: x\r\nX-SERVICE-Id: y":   "The header X-Mailstead- is not supported. The header X-SERVICE-Id is not supported.",
+		"X-Mailstead-<a>@b: x":                 "The header whose name has other characters than letters, digits and hyphens is not supported.",
+		"X-Mailstead-_: x":                     "The header whose name has other characters than letters, digits and hyphens is not supported.",
+	} {
+		_, err := readSubmitOptions(message.Header(header+"\r\n\r\n"), today)
+		if !fault.Is(err, fault.Invalid) || err.Error() != "invalid_header: "+want+end {
+			t.Errorf("%.80q: %v", header, err)
+		}
+	}
+	many := ""
+	for i := range 50 {
+		many += fmt.Sprintf("X-Mailstead-%d: x\r\n", i)
+	}
+	if got := unknownFields(message.Header(many + "\r\n")); len(got) != maxNamedFields+1 {
+		t.Errorf("%d sentences", len(got))
 	}
 }
 

@@ -104,20 +104,36 @@ func mailtoURI(text string) (string, bool) {
 
 // addUnsubscribe adds the link that the service hosts, and an address for mail programs that can
 // only send mail.
-func (o *Outbox) addUnsubscribe(pc *preparedMessage) {
-	if pc.send.hostsUnsubscribe {
-		mailto := pc.send.draft.Unsubscribe.Mailto
+func (o *Outbox) addUnsubscribe(pc *preparedMessage, l *validSend) {
+	if l.hostsUnsubscribe {
+		mailto := l.draft.Unsubscribe.Mailto
 		if mailto == "" {
 			mailto = "mailto:" + o.Key.UnsubscribePath(int64(pc.row.id), 0) + "@" + pc.row.returnPathHost + "?subject=unsubscribe"
 		}
-		pc.send.draft.Unsubscribe = message.ListUnsubscribe{
+		l.draft.Unsubscribe = message.ListUnsubscribe{
 			URL: o.Suppressions.UnsubscribeURL(suppression.UnsubscribeLink{
-				Account: pc.row.account, Message: pc.row.id, Address: pc.send.recipients[0].String(),
+				Account: pc.row.account, Message: pc.row.id, Address: l.recipients[0].String(),
 			}),
 			OneClick: true, Mailto: mailto,
 		}
 	}
-	pc.offersUnsubscribe = pc.send.offersUnsubscribe
+	pc.offersUnsubscribe = l.offersUnsubscribe
+}
+
+// addSubmittedUnsubscribe adds the unsubscribe offer that optionUnsubscribe requests to a
+// submission.
+func (o *Outbox) addSubmittedUnsubscribe(pc *preparedMessage, offer Unsubscribe, to []recipient, h message.Header) error {
+	if h.Count("List-Unsubscribe")+h.Count("List-Unsubscribe-Post") > 0 {
+		return invalidOption(optionUnsubscribe, "The message has a List-Unsubscribe of its own; give one of the two.")
+	}
+	l := &validSend{recipients: to}
+	var bad fault.FieldErrors
+	if l.readUnsubscribe(&SendRequest{Unsubscribe: &offer}, &bad); len(bad) > 0 {
+		return invalidOption(optionUnsubscribe, bad[0].Message)
+	}
+	o.addUnsubscribe(pc, l)
+	pc.row.addedFields = append(pc.row.addedFields, l.draft.Unsubscribe.Fields()...)
+	return nil
 }
 
 // applySuppressions marks the suppressed recipients of API mail. It makes one look-up for ordinary
