@@ -29,9 +29,9 @@ type activityResponse struct {
 
 type activityActorResponse struct {
 	Type string  `json:"type" enum:"user,api_key,mailbox,operator,nobody" doc:"nobody is a client that failed to prove who it is."`
-	ID   *db.ID  `json:"id" nullable:"true" doc:"The id of the user, key or mailbox; null for others."`
+	ID   *db.ID  `json:"id" doc:"The id of the user, key or mailbox; null for others."`
 	Name string  `json:"name" doc:"An address, or the name of a key, at that time." example:"shop"`
-	IP   *string `json:"ip" nullable:"true" doc:"The client's address; null for the command line." example:"192.0.2.7"`
+	IP   *string `json:"ip" doc:"The client's address; null for the command line." example:"192.0.2.7"`
 }
 
 func newActivityResponse(e audit.Entry) activityResponse {

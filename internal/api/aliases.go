@@ -35,7 +35,7 @@ type aliasResponse struct {
 	ID        db.ID     `json:"id" doc:"The alias's id."`
 	DomainID  db.ID     `json:"domain_id" doc:"The domain it lives under."`
 	Address   string    `json:"address" doc:"Its address; * before the @ for the domain's catch-all." example:"info@example.com"`
-	Targets   []string  `json:"targets" nullable:"false" doc:"The addresses that its mail goes to: of mailboxes, and elsewhere. Mailboxes that are deleted are left out." example:"ann@example.com"`
+	Targets   []string  `json:"targets" doc:"The addresses that its mail goes to: of mailboxes, and elsewhere. Mailboxes that are deleted are left out." example:"ann@example.com"`
 	CreatedAt time.Time `json:"created_at" doc:"When it was made."`
 	UpdatedAt time.Time `json:"updated_at" doc:"When its targets were last changed."`
 }
@@ -50,7 +50,7 @@ func newAliasResponse(a mailbox.Alias) aliasResponse {
 
 type createAliasRequest struct {
 	Address string   `json:"address" doc:"On a domain whose ownership is verified; * before the @ for all addresses that nothing else takes." example:"info@example.com"`
-	Targets []string `json:"targets" nullable:"false" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes, and addresses elsewhere. postmaster and abuse need a mailbox." example:"ann@example.com"`
+	Targets []string `json:"targets" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes, and addresses elsewhere. postmaster and abuse need a mailbox." example:"ann@example.com"`
 }
 
 type createAliasInput struct{ Body createAliasRequest }
@@ -151,7 +151,7 @@ func (a *API) getAlias(ctx context.Context, p account.Principal, in *idParams) (
 }
 
 type updateAliasRequest struct {
-	Targets []string `json:"targets" nullable:"false" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes, and addresses elsewhere. postmaster and abuse need a mailbox." example:"ann@example.com"`
+	Targets []string `json:"targets" minItems:"1" maxItems:"100" doc:"Ids or addresses of your mailboxes, and addresses elsewhere. postmaster and abuse need a mailbox." example:"ann@example.com"`
 }
 
 type updateAliasInput struct {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
@@ -29,12 +30,12 @@ func (a *API) mailboxAccessRoutes(r *router) {
 }
 
 type appPasswordResponse struct {
-	ID         db.ID      `json:"id" doc:"The app password's id."`
-	Name       string     `json:"name" doc:"What it is for." example:"Ann's phone"`
-	Protocols  []string   `json:"protocols" nullable:"false" enum:"imap,smtp" doc:"What it is good for: reading (imap), sending (smtp)." example:"imap"`
-	Password   string     `json:"password,omitempty" doc:"Shown in the answer that made it only." example:"abcde-fghij-klmno-pqrst-uvwxyz"`
-	CreatedAt  time.Time  `json:"created_at" doc:"When it was made."`
-	LastUsedAt *time.Time `json:"last_used_at" doc:"When it was last used, to the hour; null for never."`
+	ID         db.ID              `json:"id" doc:"The app password's id."`
+	Name       string             `json:"name" doc:"What it is for." example:"Ann's phone"`
+	Protocols  []string           `json:"protocols" enum:"imap,smtp" doc:"What it is good for: reading (imap), sending (smtp)." example:"imap"`
+	Password   apijson.NullString `json:"password" doc:"Shown only in the response that created it; else null." example:"abcde-fghij-klmno-pqrst-uvwxyz"`
+	CreatedAt  time.Time          `json:"created_at" doc:"When it was made."`
+	LastUsedAt *time.Time         `json:"last_used_at" doc:"When it was last used, to the hour; null for never."`
 }
 
 func newAppPasswordResponse(p mailbox.AppPassword) appPasswordResponse {
@@ -47,7 +48,7 @@ func newAppPasswordResponse(p mailbox.AppPassword) appPasswordResponse {
 
 type createAppPasswordRequest struct {
 	Name      string   `json:"name" doc:"What it is for, in at most 100 bytes." example:"Ann's phone"`
-	Protocols []string `json:"protocols,omitempty" nullable:"false" enum:"imap,smtp" doc:"What it is good for; both when left out." example:"imap"`
+	Protocols []string `json:"protocols,omitempty" enum:"imap,smtp" doc:"What it is good for; both when left out." example:"imap"`
 }
 
 type createAppPasswordInput struct {
@@ -69,7 +70,7 @@ func (a *API) createAppPassword(ctx context.Context, p account.Principal, in *cr
 		return appPasswordResponse{}, err
 	}
 	out := newAppPasswordResponse(made)
-	out.Password = password
+	out.Password = apijson.NullString(password)
 	return out, nil
 }
 

@@ -24,12 +24,12 @@ func batchBodyLimits() bodyLimits {
 }
 
 type batchRequest struct {
-	Messages []sendRequest `json:"messages" nullable:"false" minItems:"1" maxItems:"100" doc:"What to send: 1 to 100 messages, each with the fields of a send."`
+	Messages []sendRequest `json:"messages" minItems:"1" maxItems:"100" doc:"What to send: 1 to 100 messages, each with the fields of a send."`
 	Partial  bool          `json:"partial,omitempty" doc:"Accept what can be accepted, and tell the error of each message that can't be."`
 }
 
 type batchResponse struct {
-	Data []batchItem `json:"data" nullable:"false" doc:"For each message, in the order of the request: what a send answers or, with partial, why it was refused."`
+	Data []batchItem `json:"data" doc:"For each message, in the order of the request: what a send answers or, with partial, why it was refused."`
 }
 
 // batchItem is an accepted or a rejected message.
@@ -48,7 +48,7 @@ type batchErrorResponse struct {
 	Status int                  `json:"status" doc:"The HTTP status that the message would have got by itself." example:"422"`
 	Code   string               `json:"code" doc:"Stable name of the error." example:"validation_failed"`
 	Detail string               `json:"detail" doc:"What is wrong and what to do, in words." example:"Some fields need correcting."`
-	Errors []fieldErrorResponse `json:"errors,omitempty" nullable:"false" doc:"Every field at fault, within the message; at most 100."`
+	Errors []fieldErrorResponse `json:"errors" doc:"Every field at fault, within the message; at most 100."`
 }
 
 // MarshalJSON encodes the variant that is set.

@@ -45,7 +45,7 @@ func (a *API) clientSetupRoutes(r *router) {
 
 type setupCheckResponse struct {
 	OK        bool                    `json:"ok" doc:"Whether all is well."`
-	Listeners []listenerCheckResponse `json:"listeners" nullable:"false" doc:"The listeners that were tried."`
+	Listeners []listenerCheckResponse `json:"listeners" doc:"The listeners that were tried."`
 }
 
 type listenerCheckResponse struct {
@@ -55,7 +55,7 @@ type listenerCheckResponse struct {
 	Security   string              `json:"security" enum:"tls,starttls" doc:"TLS from the first byte, or STARTTLS before signing in."`
 	OK         bool                `json:"ok" doc:"Whether a mail client could go on to sign in."`
 	DurationMS float64             `json:"duration_ms" doc:"How long it took, in milliseconds." example:"12.5"`
-	Steps      []setupStepResponse `json:"steps" nullable:"false" doc:"How far it came; the last one alone may have failed."`
+	Steps      []setupStepResponse `json:"steps" doc:"How far it came; the last one alone may have failed."`
 }
 
 type setupStepResponse struct {

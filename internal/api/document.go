@@ -20,7 +20,7 @@ type document struct {
 
 const apiDescription = `Mailboxes and sending for your own domains.
 
-Requests and answers are JSON objects with names in snake_case, times in UTC (RFC 3339) and ids that are UUIDs. Send your API key as ` +
+Requests and answers are JSON objects with names in snake_case, times in UTC with milliseconds (RFC 3339) and ids that are UUIDs. Every field of an answer is always there: ` + "`null`" + ` where it has no value. Send your API key as ` +
 	"`Authorization: Bearer ms_…`" + ` with every request.
 
 Lists come in pages, newest first: go on with ` + "`after`" + ` set to ` + "`next_cursor`" + ` while ` + "`has_more`" + ` is true.
@@ -98,7 +98,7 @@ var problemExamples = func() map[int]*problem {
 		newProblem(http.StatusTooManyRequests, "sends_per_hour_exceeded", "This account may send 1000 messages an hour; too few of them are left. Go on at 2026-05-04 11:00 UTC."),
 		newProblem(http.StatusInternalServerError, "internal_error", "Something went wrong on our side. Please try again."),
 	} {
-		p.RequestID = "ofvd5mpqfkhd2tmxjsyhzqvzr4"
+		p.RequestID, p.Errors = "ofvd5mpqfkhd2tmxjsyhzqvzr4", []fieldErrorResponse{}
 		all[p.Status] = p
 	}
 	all[http.StatusUnprocessableEntity].Errors = []fieldErrorResponse{{"to[2]", "invalid_address", "This must be an address such as you@example.com."}}

@@ -16,11 +16,11 @@ type recordResponse struct {
 	Type          string     `json:"type" doc:"The DNS type." example:"MX"`
 	Name          string     `json:"name" doc:"The name to publish it under." example:"example.com"`
 	Value         string     `json:"value" doc:"The value to publish." example:"mail.example.net"`
-	Priority      *int       `json:"priority,omitempty" doc:"The preference of an MX record or the priority of an SRV record." example:"10"`
+	Priority      *int       `json:"priority" doc:"The preference of an MX record or the priority of an SRV record." example:"10"`
 	TTL           int        `json:"ttl" doc:"Seconds." example:"3600"`
 	Required      bool       `json:"required" doc:"Whether the domain is verified only with it; of the service itself whether it has to be published."`
 	Status        string     `json:"status" enum:"pending,verified,failed,temporary_failure" doc:"What the last check found."`
-	Observed      []string   `json:"observed" nullable:"false" doc:"What the DNS said then."`
+	Observed      []string   `json:"observed" doc:"What the DNS said then."`
 	Error         *string    `json:"error" doc:"What is wrong, and what to do; null if nothing is."`
 	Note          *string    `json:"note" doc:"What the record of the service itself is for, or what a DKIM key that is new or no longer used is for and how long to keep it; else null."`
 	LastCheckedAt *time.Time `json:"last_checked_at" doc:"When it was last looked for; null for never."`
@@ -32,7 +32,7 @@ type domainResponse struct {
 	DisplayName      string           `json:"display_name" doc:"The name in Unicode." example:"example.com"`
 	Status           string           `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone; suspended by the operator of the service."`
 	OwnershipStatus  string           `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
-	Records          []recordResponse `json:"records" nullable:"false" doc:"The DNS records to publish."`
+	Records          []recordResponse `json:"records" doc:"The DNS records to publish."`
 	DKIMRotationDays int              `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`
 	DMARCEnforcement string           `json:"dmarc_enforcement" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: what that asks for, at most Junk, or nothing." example:"enforce"`
 	SpamFiltering    string           `json:"spam_filtering" enum:"enforce,junk,off" doc:"What is done with mail to this domain that the spam filter objects to: what the filter asks for, at most Junk, or nothing." example:"enforce"`

@@ -3,10 +3,8 @@
 package api
 
 import (
-	"encoding/json"
 	"fmt"
 	"reflect"
-	"slices"
 
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
@@ -37,22 +35,6 @@ func eventPayloads() []eventPayload {
 	}
 }
 
-// relaxRequired makes the members optional that a reader without the scope mail.read does not get.
-func relaxRequired(s *schema, kind string) {
-	var example event.Event
-	var left map[string]any
-	if json.Unmarshal(webhook.Example(kind), &example) != nil {
-		return
-	}
-	rest, err := inbound.RedactEvent(kind, example.Data)
-	if err != nil || rest == nil {
-		return
-	}
-	text, _ := json.Marshal(rest)
-	_ = json.Unmarshal(text, &left)
-	s.Required = slices.DeleteFunc(s.Required, func(name string) bool { _, ok := left[name]; return !ok })
-}
-
 // addWebhooks describes the webhook payloads.
 func (d *document) addWebhooks() {
 	d.Webhooks = map[string]map[string]*operationObject{}
@@ -61,7 +43,6 @@ func (d *document) addWebhooks() {
 	}
 	for _, p := range eventPayloads() {
 		data, body := d.schemas.ofStruct(p.data), d.schemas.ofStruct(reflect.TypeFor[eventResponse]())
-		relaxRequired(data, p.kind)
 		body.Properties["type"] = &schema{Type: "string", Enum: []any{p.kind}, Description: "The kind of event."}
 		body.Properties["data"] = &schema{Ref: schemaRefPrefix + p.name, Description: "What happened."}
 		d.schemas.byName[p.name], d.schemas.byName[p.name+"Body"] = data, body

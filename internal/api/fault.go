@@ -21,8 +21,8 @@ type problem struct {
 	Status    int                  `json:"status" doc:"The HTTP status." example:"422"`
 	Detail    string               `json:"detail" doc:"What is wrong and what to do, in words." example:"Some fields need correcting."`
 	Code      string               `json:"code" doc:"Stable name of the error." example:"validation_failed"`
-	Errors    []fieldErrorResponse `json:"errors,omitempty" nullable:"false" doc:"With status 422: every field at fault, at most 100."`
-	Import    *mailImportResponse  `json:"import,omitempty" nullable:"false" doc:"Of an import of mail: how far it came."`
+	Errors    []fieldErrorResponse `json:"errors" doc:"With status 422: every field at fault, at most 100; else empty."`
+	Import    *mailImportResponse  `json:"import,omitempty" doc:"Of an import of mail: how far it came."`
 	RequestID string               `json:"request_id" doc:"Quote it when you ask for help; it is in the header X-Request-Id too." example:"ofvd5mpqfkhd2tmxjsyhzqvzr4"`
 
 	retry int // in seconds, for Retry-After

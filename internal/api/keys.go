@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/quota"
@@ -17,11 +18,11 @@ type keyResponse struct {
 	ID         db.ID              `json:"id" doc:"The key's id."`
 	Name       string             `json:"name" doc:"What the key is for." example:"shop"`
 	Hint       string             `json:"hint" doc:"How the key begins." example:"ms_4fK2xa"`
-	Key        string             `json:"key,omitempty" doc:"The key itself; shown in the answer that made it and never again."`
-	Scopes     []string           `json:"scopes" nullable:"false" doc:"What it may do; * is everything." example:"outbound.send"`
+	Key        apijson.NullString `json:"key" doc:"The key itself; shown only in the response that created it; else null."`
+	Scopes     []string           `json:"scopes" doc:"What it may do; * is everything." example:"outbound.send"`
 	Domain     *string            `json:"domain" doc:"The only domain it may act for; null for all." example:"example.com"`
-	AllowedIPs []string           `json:"allowed_ips" nullable:"false" doc:"Where it may be used from; empty for everywhere." example:"192.0.2.0/24"`
-	Limits     *keyLimitsResponse `json:"limits,omitempty" doc:"Limits of its own, which hold beside those of the account; absent for none."`
+	AllowedIPs []string           `json:"allowed_ips" doc:"Where it may be used from; empty for everywhere." example:"192.0.2.0/24"`
+	Limits     *keyLimitsResponse `json:"limits" doc:"Limits of its own, which hold beside those of the account; null for none."`
 	ExpiresAt  *time.Time         `json:"expires_at" doc:"When it stops working; null for never."`
 	LastUsedAt *time.Time         `json:"last_used_at" doc:"When it was last used, to the minute; null for never."`
 	ExposedAt  *time.Time         `json:"exposed_at" doc:"When it was last sent to the service without TLS, where others may have read it: replace it then. Null for never."`
@@ -66,9 +67,9 @@ func optionalTime(t time.Time) *time.Time {
 
 type createKeyRequest struct {
 	Name       string            `json:"name" doc:"What the key is for: 1 to 100 bytes." example:"shop"`
-	Scopes     []string          `json:"scopes,omitempty" nullable:"false" doc:"What it may do: RESOURCE.read, RESOURCE.write, or outbound.send; as much as the key that makes it when left out." example:"outbound.send, messages.read"`
+	Scopes     []string          `json:"scopes,omitempty" doc:"What it may do: RESOURCE.read, RESOURCE.write, or outbound.send; as much as the key that makes it when left out." example:"outbound.send, messages.read"`
 	Domain     string            `json:"domain,omitempty" doc:"The only domain it may act for." example:"example.com"`
-	AllowedIPs []string          `json:"allowed_ips,omitempty" nullable:"false" doc:"Addresses and networks it may be used from." example:"192.0.2.0/24"`
+	AllowedIPs []string          `json:"allowed_ips,omitempty" doc:"Addresses and networks it may be used from." example:"192.0.2.0/24"`
 	Limits     *keyLimitsRequest `json:"limits,omitempty" doc:"Limits of its own, none higher than the account's; those of the key that makes it when left out."`
 	ExpiresAt  *time.Time        `json:"expires_at,omitempty" doc:"When it stops working; never when left out."`
 }
@@ -104,7 +105,7 @@ func (a *API) createAPIKey(ctx context.Context, p account.Principal, in *createK
 		return keyResponse{}, err
 	}
 	out := newKeyResponse(k)
-	out.Key = token
+	out.Key = apijson.NullString(token)
 	return out, nil
 }
 

@@ -8,12 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
 func TestKeys(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		end := time.Now().Add(time.Hour).UTC().Format(time.RFC3339)
+		end := time.Now().Add(time.Hour).UTC().Truncate(time.Second).Format(apijson.TimeFormat)
 		a := s.API("POST", "/api-keys", object{"name": "shop", "scopes": []string{"domains.read"}, "allowed_ips": []string{"127.0.0.1"}, "expires_at": end})
 		status(t, "making", a, 201)
 		made := into(t, a)
@@ -75,7 +76,7 @@ func TestPrivilege(t *testing.T) {
 		status(t, "as it is itself", a, 201)
 		got := into(t, a)
 		if fmt.Sprint(got["scopes"]) != "[api_keys.write domains.write]" || got["domain"] != "demo.test" ||
-			fmt.Sprint(got["allowed_ips"]) != "[127.0.0.0/8]" || got["expires_at"] != end.Format(time.RFC3339) {
+			fmt.Sprint(got["allowed_ips"]) != "[127.0.0.0/8]" || got["expires_at"] != apijson.FormatTime(end) {
 			t.Errorf("got %s", a.Body)
 		}
 		status(t, "less", make(weak, object{"scopes": []string{"domains.read"}, "domain": "DEMO.test", "allowed_ips": []string{"127.0.0.1"}, "expires_at": end.Add(-time.Minute)}), 201)

@@ -25,7 +25,7 @@ type limitsResponse struct {
 	SendsPerDay      usageResponse        `json:"sends_per_day" doc:"Messages in this day."`
 	RecipientsPerDay usageResponse        `json:"recipients_per_day" doc:"Recipients in this day, each once per message."`
 	Storage          storageResponse      `json:"storage" doc:"What the mailboxes may hold."`
-	APIKey           *keyUsageResponse    `json:"api_key,omitempty" doc:"The key's own limits, which hold beside the account's; absent if it has none."`
+	APIKey           *keyUsageResponse    `json:"api_key" doc:"The key's own limits, which hold beside the account's; null if it has none."`
 }
 
 type requestLimitResponse struct {
@@ -48,10 +48,10 @@ type storageResponse struct {
 
 type keyUsageResponse struct {
 	ID               db.ID                 `json:"id" doc:"The key's id."`
-	Requests         *requestLimitResponse `json:"requests,omitempty" doc:"Requests to the API; absent for no limit of its own."`
-	SendsPerHour     *usageResponse        `json:"sends_per_hour,omitempty" doc:"Messages in this hour; absent for no limit of its own."`
-	SendsPerDay      *usageResponse        `json:"sends_per_day,omitempty" doc:"Messages in this day; absent for no limit of its own."`
-	RecipientsPerDay *usageResponse        `json:"recipients_per_day,omitempty" doc:"Recipients in this day; absent for no limit of its own."`
+	Requests         *requestLimitResponse `json:"requests" doc:"Requests to the API; null for no limit of its own."`
+	SendsPerHour     *usageResponse        `json:"sends_per_hour" doc:"Messages in this hour; null for no limit of its own."`
+	SendsPerDay      *usageResponse        `json:"sends_per_day" doc:"Messages in this day; null for no limit of its own."`
+	RecipientsPerDay *usageResponse        `json:"recipients_per_day" doc:"Recipients in this day; null for no limit of its own."`
 }
 
 // nullIfUnlimited converts an absent limit to null.
@@ -127,14 +127,20 @@ func newKeyUsageResponse(who quota.Consumer, usage []quota.Usage) *keyUsageRespo
 
 // keyLimitsRequest holds a key's own limits.
 type keyLimitsRequest struct {
-	RequestsPerSecond *int `json:"requests_per_second,omitempty" nullable:"false" minimum:"1" doc:"Requests a second, on each node of the service." example:"10"`
-	Burst             *int `json:"burst,omitempty" nullable:"false" minimum:"1" doc:"Requests that may come at once; as many as in a second when left out." example:"50"`
-	SendsPerHour      *int `json:"sends_per_hour,omitempty" nullable:"false" minimum:"1" doc:"Messages in an hour of UTC." example:"1000"`
-	SendsPerDay       *int `json:"sends_per_day,omitempty" nullable:"false" minimum:"1" doc:"Messages in a day of UTC." example:"10000"`
-	RecipientsPerDay  *int `json:"recipients_per_day,omitempty" nullable:"false" minimum:"1" doc:"Recipients in a day of UTC." example:"10000"`
+	RequestsPerSecond *int `json:"requests_per_second,omitempty" minimum:"1" doc:"Requests a second, on each node of the service." example:"10"`
+	Burst             *int `json:"burst,omitempty" minimum:"1" doc:"Requests that may come at once; as many as in a second when left out." example:"50"`
+	SendsPerHour      *int `json:"sends_per_hour,omitempty" minimum:"1" doc:"Messages in an hour of UTC." example:"1000"`
+	SendsPerDay       *int `json:"sends_per_day,omitempty" minimum:"1" doc:"Messages in a day of UTC." example:"10000"`
+	RecipientsPerDay  *int `json:"recipients_per_day,omitempty" minimum:"1" doc:"Recipients in a day of UTC." example:"10000"`
 }
 
-type keyLimitsResponse keyLimitsRequest
+type keyLimitsResponse struct {
+	RequestsPerSecond *int `json:"requests_per_second" doc:"Requests a second, on each node of the service; null for no limit of its own." example:"10"`
+	Burst             *int `json:"burst" doc:"Requests that may come at once; null for as many as in a second." example:"50"`
+	SendsPerHour      *int `json:"sends_per_hour" doc:"Messages in an hour of UTC; null for no limit of its own." example:"1000"`
+	SendsPerDay       *int `json:"sends_per_day" doc:"Messages in a day of UTC; null for no limit of its own." example:"10000"`
+	RecipientsPerDay  *int `json:"recipients_per_day" doc:"Recipients in a day of UTC; null for no limit of its own." example:"10000"`
+}
 
 // accountRates converts the limits for package account. An explicit 0 becomes a value that the
 // package rejects.

@@ -134,7 +134,7 @@ func TestSendLimit(t *testing.T) {
 		m.rates(quota.Rates{SendsPerHour: 3})
 		hour := func(used, left int) {
 			t.Helper()
-			want := fmt.Sprintf("%d/3, %d until 2026-05-04T11:00:00Z", used, left)
+			want := fmt.Sprintf("%d/3, %d until 2026-05-04T11:00:00.000Z", used, left)
 			if got := m.used(m.Dev.APIKey, "sends_per_hour"); got != want {
 				t.Errorf("GET /limits tells %s, want %s", got, want)
 			}
@@ -203,7 +203,7 @@ func TestRecipientLimit(t *testing.T) {
 		status(t, "two more, the day after tomorrow", later, 202) // counts when accepted, although it is not sent yet
 		status(t, "not sending it", m.API("POST", "/outbound/messages/"+into(t, later)["id"].(string)+"/cancel", nil), 200)
 		limited(t, "one more", m.send(m.Dev.APIKey), "recipients_per_day_exceeded", 48600)
-		if got, want := m.used(m.Dev.APIKey, "recipients_per_day"), "5/5, 0 until 2026-05-05T00:00:00Z"; got != want {
+		if got, want := m.used(m.Dev.APIKey, "recipients_per_day"), "5/5, 0 until 2026-05-05T00:00:00.000Z"; got != want {
 			t.Errorf("GET /limits tells %s, want %s", got, want)
 		}
 	})
@@ -267,7 +267,7 @@ func TestLimitWarning(t *testing.T) {
 		refused(t, "too many at once", m.API("POST", "/outbound/batch", object{"messages": slices.Repeat([]object{mail(nil)}, 4)}), 429, "sends_per_hour_exceeded")
 		m.warned()
 		m.sends(1)
-		first := "sends_per_hour hour 8/10 2026-05-04T11:00:00Z <nil>"
+		first := "sends_per_hour hour 8/10 2026-05-04T11:00:00.000Z <nil>"
 		m.warned(first)
 		m.sends(2)
 		limited(t, "one more", m.send(m.Dev.APIKey), "sends_per_hour_exceeded", 1800)
@@ -276,14 +276,14 @@ func TestLimitWarning(t *testing.T) {
 		m.sends(1)
 		m.warned(first)
 		m.sends(1)
-		second := "sends_per_day day 12/15 2026-05-05T00:00:00Z <nil>"
+		second := "sends_per_day day 12/15 2026-05-05T00:00:00.000Z <nil>"
 		m.warned(first, second)
 		m.sends(3)
 		limited(t, "one more today", m.send(m.Dev.APIKey), "sends_per_day_exceeded", 46800)
 		m.warned(first, second)
 		m.pass(24 * time.Hour)
 		m.sends(9)
-		m.noMore(first, second, "sends_per_hour hour 8/10 2026-05-05T12:00:00Z <nil>")
+		m.noMore(first, second, "sends_per_hour hour 8/10 2026-05-05T12:00:00.000Z <nil>")
 	})
 }
 
@@ -298,7 +298,7 @@ func TestKeyLimits(t *testing.T) {
 			`"requests";r=998;t=1, "key_requests";r=3;t=1, "sends_per_hour";r=4;t=1800, "key_sends_per_hour";r=1;t=1800, "key_recipients_per_day";r=7;t=48600`)
 		status(t, "the second", m.send(key), 202)
 		limited(t, "the third", m.send(key), "sends_per_hour_exceeded", 1800)
-		m.warned("sends_per_hour hour 2/2 2026-05-04T11:00:00Z " + id)
+		m.warned("sends_per_hour hour 2/2 2026-05-04T11:00:00.000Z " + id)
 		own := into(t, m.APIWithKey(key, "GET", "/limits", nil))["api_key"].(object)
 		hour := own["sends_per_hour"].(object)
 		if own["id"] != id || fmt.Sprint(hour["used"], hour["remaining"]) != "2 0" || fmt.Sprint(own["requests"]) != "map[burst:4 per_second:4]" ||
@@ -321,13 +321,13 @@ func TestKeyLimits(t *testing.T) {
 		refused(t, "above its maker", m.APIWithKey(key, "POST", "/api-keys", object{"name": "x", "limits": object{"sends_per_hour": 3}}), 403, "limits_exceeded")
 		a = m.APIWithKey(key, "POST", "/api-keys", object{"name": "x"})
 		status(t, "made by a key with limits", a, 201)
-		if got := fmt.Sprint(into(t, a)["limits"]); got != "map[recipients_per_day:9 requests_per_second:4 sends_per_hour:2]" {
+		if got := fmt.Sprint(into(t, a)["limits"]); got != "map[burst:<nil> recipients_per_day:9 requests_per_second:4 sends_per_day:<nil> sends_per_hour:2]" {
 			t.Errorf("it got the limits %s", got)
 		}
 		_, slow := newKey(t, m.Server, object{"limits": object{"requests_per_second": 4, "burst": 2}})
 		for body, want := range map[string]string{
-			`{"name":"x"}`: "map[burst:2 requests_per_second:4]",
-			`{"name":"x","limits":{"requests_per_second":3}}`: "map[burst:2 requests_per_second:3]",
+			`{"name":"x"}`: "map[burst:2 recipients_per_day:<nil> requests_per_second:4 sends_per_day:<nil> sends_per_hour:<nil>]",
+			`{"name":"x","limits":{"requests_per_second":3}}`: "map[burst:2 recipients_per_day:<nil> requests_per_second:3 sends_per_day:<nil> sends_per_hour:<nil>]",
 		} {
 			a := m.APIWithKey(slow, "POST", "/api-keys", body)
 			status(t, "made by a slow key", a, 201)

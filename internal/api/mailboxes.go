@@ -8,27 +8,28 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 )
 
 type mailboxResponse struct {
-	ID          db.ID      `json:"id" doc:"The mailbox's id."`
-	DomainID    db.ID      `json:"domain_id" doc:"The domain it lives under."`
-	Address     string     `json:"address" doc:"Its address, which is the user name too." example:"ann@example.com"`
-	LocalPart   string     `json:"local_part" doc:"What stands before the @." example:"ann"`
-	DisplayName string     `json:"display_name" doc:"The person's name, or empty." example:"Ann Lee"`
-	Password    string     `json:"password,omitempty" doc:"Generated, and shown in this answer only."`
-	QuotaMB     int64      `json:"quota_mb" doc:"How much it may hold, in megabytes of 1,048,576 bytes." example:"1024"`
-	UsedBytes   int64      `json:"used_bytes" doc:"How much of the quota is used, in bytes. Each message counts for its size, but for 1,024 bytes at least."`
-	Messages    int64      `json:"messages" doc:"How many messages it holds."`
-	Status      string     `json:"status" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
-	ForwardTo   []string   `json:"forward_to" nullable:"false" doc:"Where its mail goes as well; empty for nowhere." example:"ann@example.org"`
-	KeepCopy    bool       `json:"keep_copy" doc:"Whether what is forwarded is kept here too."`
-	SpamFilter  string     `json:"spam_filter" enum:"off,lenient,normal,strict" doc:"How much the spam filter may say about mail to it." example:"normal"`
-	CreatedAt   time.Time  `json:"created_at" doc:"When it was made."`
-	DeletedAt   *time.Time `json:"deleted_at,omitempty" doc:"When it was deleted; only for those that can be restored."`
+	ID          db.ID              `json:"id" doc:"The mailbox's id."`
+	DomainID    db.ID              `json:"domain_id" doc:"The domain it lives under."`
+	Address     string             `json:"address" doc:"Its address, which is the user name too." example:"ann@example.com"`
+	LocalPart   string             `json:"local_part" doc:"What stands before the @." example:"ann"`
+	DisplayName string             `json:"display_name" doc:"The person's name, or empty." example:"Ann Lee"`
+	Password    apijson.NullString `json:"password" doc:"Generated, and shown only in the response that created it; else null."`
+	QuotaMB     int64              `json:"quota_mb" doc:"How much it may hold, in megabytes of 1,048,576 bytes." example:"1024"`
+	UsedBytes   int64              `json:"used_bytes" doc:"How much of the quota is used, in bytes. Each message counts for its size, but for 1,024 bytes at least."`
+	Messages    int64              `json:"messages" doc:"How many messages it holds."`
+	Status      string             `json:"status" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
+	ForwardTo   []string           `json:"forward_to" doc:"Where its mail goes as well; empty for nowhere." example:"ann@example.org"`
+	KeepCopy    bool               `json:"keep_copy" doc:"Whether what is forwarded is kept here too."`
+	SpamFilter  string             `json:"spam_filter" enum:"off,lenient,normal,strict" doc:"How much the spam filter may say about mail to it." example:"normal"`
+	CreatedAt   time.Time          `json:"created_at" doc:"When it was made."`
+	DeletedAt   *time.Time         `json:"deleted_at" doc:"When it was deleted; null for those in use."`
 }
 
 func newMailboxResponse(m mailbox.Mailbox) mailboxResponse {
@@ -75,7 +76,7 @@ func (a *API) createMailbox(ctx context.Context, p account.Principal, in *create
 		return mailboxResponse{}, bad.Err()
 	}
 	out := newMailboxResponse(m)
-	out.Password = password
+	out.Password = apijson.NullString(password)
 	return out, nil
 }
 
@@ -152,7 +153,7 @@ type updateMailboxRequest struct {
 	QuotaMB     *int    `json:"quota_mb,omitempty" minimum:"1" doc:"How much it may hold, in megabytes." example:"2048"`
 	Status      *string `json:"status,omitempty" enum:"active,suspended" doc:"A suspended mailbox can't be signed in to."`
 	// nil leaves the value unchanged.
-	ForwardTo  []string `json:"forward_to,omitempty" nullable:"false" doc:"Where its mail goes as well: at most 10 addresses, here or elsewhere; an empty list ends that." example:"ann@example.org"`
+	ForwardTo  []string `json:"forward_to,omitempty" doc:"Where its mail goes as well: at most 10 addresses, here or elsewhere; an empty list ends that." example:"ann@example.org"`
 	KeepCopy   *bool    `json:"keep_copy,omitempty" doc:"Whether what is forwarded is kept here too, which it is at first."`
 	SpamFilter *string  `json:"spam_filter,omitempty" enum:"off,lenient,normal,strict" doc:"How much the spam filter may say about mail to this mailbox: off files nothing in Junk for it, lenient only what has twice the score that makes mail spam (with rspamd: what it would refuse), normal what the filter calls spam, strict what has half of that score (with rspamd: a fifth of the score that it refuses). off and lenient refuse nothing. With spam_filtering off for the domain nothing is filtered whatever is chosen here. Viruses are always refused, and what the filter calls spam is never forwarded." example:"lenient"`
 }
@@ -212,7 +213,7 @@ type setPasswordInput struct {
 }
 
 type passwordResponse struct {
-	Password string `json:"password,omitempty" doc:"Generated, and shown in this answer only."`
+	Password apijson.NullString `json:"password" doc:"Generated, and shown only in the response that created it; else null."`
 }
 
 func (a *API) setMailboxPassword(ctx context.Context, p account.Principal, in *setPasswordInput) (passwordResponse, error) {
@@ -225,5 +226,5 @@ func (a *API) setMailboxPassword(ctx context.Context, p account.Principal, in *s
 		given = in.Body.Password
 	}
 	password, err := a.Mailboxes.SetPassword(ctx, p.Account, id, given)
-	return convertResult(password, err, func(s string) passwordResponse { return passwordResponse{s} })
+	return convertResult(password, err, func(s string) passwordResponse { return passwordResponse{apijson.NullString(s)} })
 }

@@ -20,10 +20,10 @@ import (
 type MailboxMessageFields struct {
 	ID           db.ID                   `json:"id" doc:"The message's id: the same in whichever folder it is, until it is in none. It is the id in the data of its inbound_email event."`
 	MailboxID    db.ID                   `json:"mailbox_id" doc:"The mailbox."`
-	ThreadID     *string                 `json:"thread_id" nullable:"true" doc:"The thread it belongs to; null for what a mail program stored."`
-	OutboundID   *db.ID                  `json:"outbound_id" nullable:"true" doc:"The sent message that this is a copy of, if it came from a mailbox or an application here."`
+	ThreadID     *string                 `json:"thread_id" doc:"The thread it belongs to; null for what a mail program stored."`
+	OutboundID   *db.ID                  `json:"outbound_id" doc:"The sent message that this is a copy of, if it came from a mailbox or an application here."`
 	Size         int64                   `json:"size" doc:"Of the whole message, in bytes." example:"4711"`
-	Folders      []messageFolderResponse `json:"folders" nullable:"false" doc:"The folders that show it, at most 20."`
+	Folders      []messageFolderResponse `json:"folders" doc:"The folders that show it, at most 20."`
 	CheckResults summary.CheckResults    `json:"check_results" doc:"How it was judged when it arrived."`
 	ReceivedAt   time.Time               `json:"received_at" doc:"When it came, as mail programs see it."`
 	RawURL       string                  `json:"raw_url" doc:"Where the whole message can be had, with your API key."`
@@ -43,7 +43,7 @@ type mailboxMessageResponse struct {
 type messageFolderResponse struct {
 	Folder string   `json:"folder" doc:"The folder's name, with / between levels." example:"INBOX"`
 	UID    uint32   `json:"uid" doc:"The message's UID there." example:"7"`
-	Flags  []string `json:"flags" nullable:"false" doc:"Its flags and keywords there." example:"\\Seen"`
+	Flags  []string `json:"flags" doc:"Its flags and keywords there." example:"\\Seen"`
 }
 
 type mailboxMessageInput struct {

@@ -59,7 +59,7 @@ type mailImportResponse struct {
 	Skipped  int64                   `json:"skipped" doc:"Messages that were there already, or that the file marks as deleted." example:"3"`
 	Failed   int64                   `json:"failed" doc:"Messages and files that could not be imported." example:"1"`
 	Bytes    int64                   `json:"bytes" doc:"Of the imported messages." example:"73400320"`
-	Failures []importFailureResponse `json:"failures" nullable:"false" doc:"What failed and why, at most 100 of them."`
+	Failures []importFailureResponse `json:"failures" doc:"What failed and why, at most 100 of them."`
 }
 
 type importFailureResponse struct {

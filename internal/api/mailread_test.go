@@ -204,7 +204,7 @@ func TestResultsCannotBeForged(t *testing.T) {
 		if data, ok := a["data"].([]any); ok {
 			a = data[0].(object)
 		}
-		want := object{"spf": "none", "dkim": "none", "dmarc": "none", "spam": "none"}
+		want := object{"spf": "none", "dkim": "none", "dmarc": "none", "spam": "none", "author": nil, "spam_score": nil, "spam_reasons": nil}
 		if got := a["check_results"].(object); !maps.Equal(got, want) {
 			t.Errorf("%s: it is judged %v", path, got)
 		}

@@ -43,7 +43,7 @@ type MigrationSource struct {
 	TLS                string   `json:"tls" enum:"implicit,starttls,none" doc:"TLS from the start, after STARTTLS, or none."`
 	Username           string   `json:"username" doc:"The user name there." example:"ann@example.com"`
 	InsecureSkipVerify bool     `json:"insecure_skip_verify" doc:"Whether any certificate is accepted."`
-	Folders            []string `json:"folders" nullable:"false" doc:"The only folders to copy; empty for all."`
+	Folders            []string `json:"folders" doc:"The only folders to copy; empty for all."`
 }
 
 // MigrationProgress is a migration's progress.
@@ -109,9 +109,9 @@ type MigrationNote struct {
 // MigrationDetailResponse is a migration with all details.
 type MigrationDetailResponse struct {
 	MigrationResponse
-	Folders  []MigrationFolder  `json:"folders" nullable:"false" doc:"The source's folders, once they are known."`
-	Failures []MigrationFailure `json:"failures" nullable:"false" doc:"What could not be copied: the first 100."`
-	Notes    []MigrationNote    `json:"notes" nullable:"false" doc:"What was copied otherwise than it was at the source, such as a message without a keyword that can't be kept: the first 100."`
+	Folders  []MigrationFolder  `json:"folders" doc:"The source's folders, once they are known."`
+	Failures []MigrationFailure `json:"failures" doc:"What could not be copied: the first 100."`
+	Notes    []MigrationNote    `json:"notes" doc:"What was copied otherwise than it was at the source, such as a message without a keyword that can't be kept: the first 100."`
 }
 
 func newMigrationResponse(g migration.Migration) MigrationResponse {
@@ -143,7 +143,7 @@ type migrationSourceRequest struct {
 	Username           string   `json:"username" doc:"The user name there." example:"ann@example.com"`
 	Password           string   `json:"password" doc:"The password there, or an app password."`
 	InsecureSkipVerify bool     `json:"insecure_skip_verify,omitempty" doc:"Accept any certificate: somebody in between could then read the password and the mail."`
-	Folders            []string `json:"folders,omitempty" nullable:"false" doc:"The only folders to copy, by their names there; all when left out."`
+	Folders            []string `json:"folders,omitempty" doc:"The only folders to copy, by their names there; all when left out."`
 }
 
 func (s *migrationSourceRequest) source() migration.Source {
@@ -195,7 +195,7 @@ type MigrationSourceFolder struct {
 
 // MigrationSourceTestResponse lists the contents of a source.
 type MigrationSourceTestResponse struct {
-	Folders []MigrationSourceFolder `json:"folders" nullable:"false" doc:"The folders that can be copied, INBOX first."`
+	Folders []MigrationSourceFolder `json:"folders" doc:"The folders that can be copied, INBOX first."`
 }
 
 func (a *API) testMigrationSource(ctx context.Context, p account.Principal, in *testMigrationSourceInput) (MigrationSourceTestResponse, error) {

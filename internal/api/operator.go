@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
@@ -46,7 +47,7 @@ type QueueHoldResponse struct {
 	ID          db.ID     `json:"id" doc:"The hold's id."`
 	Kind        string    `json:"kind" enum:"destination,account" doc:"What is held." example:"destination"`
 	Destination *string   `json:"destination" doc:"The domain whose mail is held; null for an account's." example:"example.net"`
-	AccountID   *db.ID    `json:"account_id" nullable:"true" doc:"The account whose mail is held; null for a destination's."`
+	AccountID   *db.ID    `json:"account_id" doc:"The account whose mail is held; null for a destination's."`
 	Reason      *string   `json:"reason" doc:"Why, in the operator's words; null if none was given." example:"they asked us to wait"`
 	CreatedAt   time.Time `json:"created_at" doc:"Since when."`
 }
@@ -63,7 +64,7 @@ func NewQueueHoldResponse(h queue.Hold) QueueHoldResponse {
 }
 
 type queueHoldsResponse struct {
-	Data []QueueHoldResponse `json:"data" nullable:"false" doc:"All of them, the oldest first."`
+	Data []QueueHoldResponse `json:"data" doc:"All of them, the oldest first."`
 }
 
 func (a *API) listQueueHolds(ctx context.Context, _ account.Principal, _ *struct{}) (queueHoldsResponse, error) {
@@ -86,10 +87,10 @@ type QueueDestinationResponse struct {
 	OldestAt      *time.Time         `json:"oldest_at" doc:"When the oldest of these was accepted; null if there are none."`
 	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"When the next of what waits is due, which may be past; null if nothing waits."`
 	AllDeferred   bool               `json:"all_deferred" doc:"Whether all that waits was tried or put off, and waits for a later time."`
-	SMTPCode      int                `json:"smtp_code,omitempty" doc:"Of the last answer that made something wait." example:"451"`
-	EnhancedCode  string             `json:"enhanced_code,omitempty" doc:"Of that answer (RFC 3463)." example:"4.7.1"`
-	Reply         string             `json:"reply,omitempty" doc:"That answer, or what the trouble was." example:"try again later"`
-	Remote        string             `json:"remote,omitempty" doc:"Who gave it." example:"mx.example.net"`
+	SMTPCode      apijson.NullInt    `json:"smtp_code" doc:"Of the last answer that made something wait." example:"451"`
+	EnhancedCode  apijson.NullString `json:"enhanced_code" doc:"Of that answer (RFC 3463)." example:"4.7.1"`
+	Reply         apijson.NullString `json:"reply" doc:"That answer, or what the trouble was." example:"try again later"`
+	Remote        apijson.NullString `json:"remote" doc:"Who gave it." example:"mx.example.net"`
 	AnsweredAt    *time.Time         `json:"answered_at" doc:"When that was; null if there was none."`
 	Hold          *QueueHoldResponse `json:"hold" doc:"The active hold on the destination; null for none."`
 }
@@ -99,7 +100,7 @@ func NewQueueDestinationResponse(d admin.DestinationStatus) QueueDestinationResp
 	out := QueueDestinationResponse{
 		Destination: d.Destination, Waiting: d.Waiting, MoreWaiting: d.MoreWaiting, Held: d.Held, MoreHeld: d.MoreHeld, Leased: d.Leased,
 		OldestAt: optionalTime(d.OldestAt), NextAttemptAt: optionalTime(d.NextAttemptAt), AllDeferred: d.Deferred,
-		SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply, Remote: d.Remote, AnsweredAt: optionalTime(d.RepliedAt),
+		SMTPCode: apijson.NullInt(d.Code), EnhancedCode: apijson.NullString(d.Enhanced), Reply: apijson.NullString(d.Reply), Remote: apijson.NullString(d.Remote), AnsweredAt: optionalTime(d.RepliedAt),
 	}
 	if d.Hold != nil {
 		hold := NewQueueHoldResponse(*d.Hold)
@@ -109,7 +110,7 @@ func NewQueueDestinationResponse(d admin.DestinationStatus) QueueDestinationResp
 }
 
 type queueDestinationsResponse struct {
-	Data       []QueueDestinationResponse `json:"data" nullable:"false" doc:"The page, by name."`
+	Data       []QueueDestinationResponse `json:"data" doc:"The page, by name."`
 	HasMore    bool                       `json:"has_more" doc:"Whether the list goes on."`
 	NextCursor *string                    `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
 }
@@ -139,32 +140,32 @@ func (a *API) listQueueDestinations(ctx context.Context, _ account.Principal, in
 
 // QueueDeliveryResponse is a delivery that is not final. The command line prints it, too.
 type QueueDeliveryResponse struct {
-	Message       db.ID       `json:"message" doc:"The message's id."`
-	AccountID     db.ID       `json:"account_id" doc:"Whose mail it is."`
-	Recipient     string      `json:"recipient" doc:"Whom it goes to." example:"bob@example.net"`
-	Destination   string      `json:"destination" doc:"The domain that it goes to." example:"example.net"`
-	Status        queue.State `json:"status" doc:"scheduled, queued or deferred; sending while a node attempts it."`
-	Held          bool        `json:"held" doc:"Whether an operator holds it."`
-	Attempts      int         `json:"attempts" doc:"How often delivery was tried." example:"3"`
-	NextAttemptAt *time.Time  `json:"next_attempt_at" doc:"When it is due, which may be past; null while it is held or being attempted."`
-	ExpiresAt     time.Time   `json:"expires_at" doc:"Until when it is tried; the time that it is held is added when it is released."`
-	SMTPCode      int         `json:"smtp_code,omitempty" doc:"Of the last answer." example:"451"`
-	EnhancedCode  string      `json:"enhanced_code,omitempty" doc:"Of the last answer (RFC 3463)." example:"4.7.1"`
-	Reply         string      `json:"reply,omitempty" doc:"The last answer, or what the trouble was." example:"try again later"`
-	Remote        string      `json:"remote,omitempty" doc:"Who gave it." example:"mx.example.net"`
-	From          string      `json:"from" doc:"The sender in the message's header; empty if the message is gone." example:"you@example.com"`
-	Sender        *string     `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
-	Subject       string      `json:"subject" doc:"The subject line." example:"Your order"`
-	MessageID     string      `json:"message_id" doc:"The Message-ID header field."`
-	Size          int         `json:"size" doc:"Of the whole message, in bytes."`
-	CreatedAt     time.Time   `json:"created_at" doc:"When it was accepted."`
+	Message       db.ID              `json:"message" doc:"The message's id."`
+	AccountID     db.ID              `json:"account_id" doc:"Whose mail it is."`
+	Recipient     string             `json:"recipient" doc:"Whom it goes to." example:"bob@example.net"`
+	Destination   string             `json:"destination" doc:"The domain that it goes to." example:"example.net"`
+	Status        queue.State        `json:"status" doc:"scheduled, queued or deferred; sending while a node attempts it."`
+	Held          bool               `json:"held" doc:"Whether an operator holds it."`
+	Attempts      int                `json:"attempts" doc:"How often delivery was tried." example:"3"`
+	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"When it is due, which may be past; null while it is held or being attempted."`
+	ExpiresAt     time.Time          `json:"expires_at" doc:"Until when it is tried; the time that it is held is added when it is released."`
+	SMTPCode      apijson.NullInt    `json:"smtp_code" doc:"Of the last answer." example:"451"`
+	EnhancedCode  apijson.NullString `json:"enhanced_code" doc:"Of the last answer (RFC 3463)." example:"4.7.1"`
+	Reply         apijson.NullString `json:"reply" doc:"The last answer, or what the trouble was." example:"try again later"`
+	Remote        apijson.NullString `json:"remote" doc:"Who gave it." example:"mx.example.net"`
+	From          string             `json:"from" doc:"The sender in the message's header; empty if the message is gone." example:"you@example.com"`
+	Sender        *string            `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
+	Subject       string             `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID     string             `json:"message_id" doc:"The Message-ID header field."`
+	Size          int                `json:"size" doc:"Of the whole message, in bytes."`
+	CreatedAt     time.Time          `json:"created_at" doc:"When it was accepted."`
 }
 
 // NewQueueDeliveryResponse returns the JSON form.
 func NewQueueDeliveryResponse(e admin.Entry) QueueDeliveryResponse {
 	out := QueueDeliveryResponse{
 		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
-		Attempts: e.Attempts, ExpiresAt: utcTime(e.ExpiresAt), SMTPCode: e.Code, EnhancedCode: e.Enhanced, Reply: e.Reply, Remote: e.Remote,
+		Attempts: e.Attempts, ExpiresAt: utcTime(e.ExpiresAt), SMTPCode: apijson.NullInt(e.Code), EnhancedCode: apijson.NullString(e.Enhanced), Reply: apijson.NullString(e.Reply), Remote: apijson.NullString(e.Remote),
 		From: e.View.From, Sender: optionalString(e.View.Sender), Subject: e.View.Subject, MessageID: e.View.MessageID, Size: int(e.View.Size),
 		CreatedAt: utcTime(e.AcceptedAt),
 	}
@@ -175,7 +176,7 @@ func NewQueueDeliveryResponse(e admin.Entry) QueueDeliveryResponse {
 }
 
 type queueDeliveriesResponse struct {
-	Data       []QueueDeliveryResponse `json:"data" nullable:"false" doc:"The page."`
+	Data       []QueueDeliveryResponse `json:"data" doc:"The page."`
 	HasMore    bool                    `json:"has_more" doc:"Whether the list goes on."`
 	NextCursor *string                 `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
 }
@@ -247,16 +248,16 @@ func (a *API) queueFilter(ctx context.Context, bad *fault.FieldErrors, c QueueSe
 
 // QueueMessageResponse is a message of any account. The command line prints it, too.
 type QueueMessageResponse struct {
-	ID         db.ID               `json:"id" doc:"The message's id."`
-	AccountID  db.ID               `json:"account_id" doc:"Whose mail it is."`
-	Status     queue.State         `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
-	From       string              `json:"from" doc:"The sender in the header; empty if the message is gone." example:"you@example.com"`
-	Sender     *string             `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
-	Subject    string              `json:"subject" doc:"The subject line." example:"Your order"`
-	MessageID  string              `json:"message_id" doc:"The Message-ID header field."`
-	Size       int                 `json:"size" doc:"Of the whole message, in bytes."`
-	Recipients []recipientResponse `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
-	CreatedAt  time.Time           `json:"created_at" doc:"When it was accepted."`
+	ID         db.ID                     `json:"id" doc:"The message's id."`
+	AccountID  db.ID                     `json:"account_id" doc:"Whose mail it is."`
+	Status     queue.State               `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
+	From       string                    `json:"from" doc:"The sender in the header; empty if the message is gone." example:"you@example.com"`
+	Sender     *string                   `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
+	Subject    string                    `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID  string                    `json:"message_id" doc:"The Message-ID header field."`
+	Size       int                       `json:"size" doc:"Of the whole message, in bytes."`
+	Recipients []recipientDetailResponse `json:"recipients" doc:"Where it goes, blind copies included."`
+	CreatedAt  time.Time                 `json:"created_at" doc:"When it was accepted."`
 }
 
 func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *idParams) (QueueMessageResponse, error) {
@@ -275,15 +276,14 @@ func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *idPa
 func NewQueueMessageResponse(m admin.MessageDetails) QueueMessageResponse {
 	out := QueueMessageResponse{
 		ID: m.ID, AccountID: m.Account, Status: m.Status, From: m.View.From, Sender: optionalString(m.View.Sender), Subject: m.View.Subject,
-		MessageID: m.View.MessageID, Size: int(m.View.Size), Recipients: newRecipientResponses(m.Deliveries), CreatedAt: utcTime(m.ID.Time()),
+		MessageID: m.View.MessageID, Size: int(m.View.Size), Recipients: newRecipientDetailResponses(m.Deliveries, m.Attempts), CreatedAt: utcTime(m.ID.Time()),
 	}
-	addAttempts(out.Recipients, m.Attempts)
 	return out
 }
 
 type hostDNSResponse struct {
 	Host    string           `json:"host" doc:"The service's own host name." example:"mail.example.net"`
-	Records []recordResponse `json:"records" nullable:"false" doc:"The DNS records to publish, required ones first."`
+	Records []recordResponse `json:"records" doc:"The DNS records to publish, required ones first."`
 	Failed  int              `json:"failed" doc:"How many required records are missing or wrong; those that could not be checked (temporary_failure) don't count." example:"0"`
 }
 

@@ -46,7 +46,7 @@ type QueueSelection struct {
 	State       string `json:"state,omitempty" enum:"scheduled,queued,deferred,sending" doc:"Those in this state."`
 	Sender      string `json:"sender,omitempty" doc:"Those from this address, or from any of this domain; in From or MAIL FROM." example:"you@example.com"`
 	OlderThan   int    `json:"older_than,omitempty" minimum:"0" maximum:"315360000" doc:"Those that were accepted so many seconds ago at least." example:"14400"`
-	Held        *bool  `json:"held,omitempty" nullable:"false" doc:"Those that are held, or those that are not."`
+	Held        *bool  `json:"held,omitempty" doc:"Those that are held, or those that are not."`
 	All         bool   `json:"all,omitempty" doc:"Everything; required when nothing is chosen, and not together with a choice."`
 	DryRun      bool   `json:"dry_run,omitempty" doc:"Only count."`
 	After       string `json:"after,omitempty" doc:"The next_cursor of the answer to the same order, to go on."`

@@ -19,12 +19,12 @@ func (a *API) operatorLimitRoutes(r *router) {
 
 // setLimitsRequest holds the limits that an operator sets for an account.
 type setLimitsRequest struct {
-	RequestsPerSecond *int `json:"requests_per_second,omitempty" nullable:"false" minimum:"0" doc:"Requests a second, on each node." example:"100"`
-	Burst             *int `json:"burst,omitempty" nullable:"false" minimum:"0" doc:"Requests that may come at once; 0 for as many as in a second." example:"1000"`
-	SendsPerHour      *int `json:"sends_per_hour,omitempty" nullable:"false" minimum:"0" doc:"Messages in an hour of UTC." example:"10000"`
-	SendsPerDay       *int `json:"sends_per_day,omitempty" nullable:"false" minimum:"0" doc:"Messages in a day of UTC." example:"100000"`
-	RecipientsPerDay  *int `json:"recipients_per_day,omitempty" nullable:"false" minimum:"0" doc:"Recipients in a day of UTC." example:"100000"`
-	StorageMB         *int `json:"storage_mb,omitempty" nullable:"false" minimum:"0" doc:"What the quotas of its mailboxes may be together, in megabytes." example:"102400"`
+	RequestsPerSecond *int `json:"requests_per_second,omitempty" minimum:"0" doc:"Requests a second, on each node." example:"100"`
+	Burst             *int `json:"burst,omitempty" minimum:"0" doc:"Requests that may come at once; 0 for as many as in a second." example:"1000"`
+	SendsPerHour      *int `json:"sends_per_hour,omitempty" minimum:"0" doc:"Messages in an hour of UTC." example:"10000"`
+	SendsPerDay       *int `json:"sends_per_day,omitempty" minimum:"0" doc:"Messages in a day of UTC." example:"100000"`
+	RecipientsPerDay  *int `json:"recipients_per_day,omitempty" minimum:"0" doc:"Recipients in a day of UTC." example:"100000"`
+	StorageMB         *int `json:"storage_mb,omitempty" minimum:"0" doc:"What the quotas of its mailboxes may be together, in megabytes." example:"102400"`
 }
 
 // limitSetResponse holds limits; null is a limit that is not set.

@@ -11,7 +11,7 @@ import (
 
 // listResponse is a page of a list, newest first.
 type listResponse[T any] struct {
-	Data       []T     `json:"data" nullable:"false" doc:"The page, newest first."`
+	Data       []T     `json:"data" doc:"The page, newest first."`
 	HasMore    bool    `json:"has_more" doc:"Whether the list goes on, in the direction that was asked for." example:"false"`
 	NextCursor *string `json:"next_cursor" doc:"Give it as after to go on (as before, if the page was asked for with before); null at the end."`
 }

@@ -3,11 +3,8 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -15,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/web"
@@ -236,15 +234,13 @@ func (a *API) writeJSON(w http.ResponseWriter, r *http.Request, status int, medi
 	writeBody(w, status, media, text)
 }
 
-// encodeJSON encodes a value as JSON, without escapes for HTML.
+// encodeJSON encodes a value as JSON, with a line end.
 func encodeJSON(v any) ([]byte, error) {
-	var text bytes.Buffer
-	e := json.NewEncoder(&text)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, fmt.Errorf("writing an answer: %w", err)
+	text, err := apijson.Marshal(v)
+	if err != nil {
+		return nil, err
 	}
-	return text.Bytes(), nil
+	return append(text, '\n'), nil
 }
 
 func writeBody(w http.ResponseWriter, status int, media string, text []byte) {

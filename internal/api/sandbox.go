@@ -16,6 +16,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/inbound"
@@ -31,12 +32,12 @@ var errSandboxOnly = fault.New(fault.NotFound, "sandbox_only", "This endpoint is
 // simulateRequest is a simulated incoming message: raw, or composed from fields.
 type simulateRequest struct {
 	MailFrom *string    `json:"mail_from,omitempty" doc:"The envelope's sender; empty for the null sender, of reports and automatic replies. When left out it is the author." example:"bounces@example.org"`
-	RcptTo   []string   `json:"rcpt_to,omitempty" nullable:"false" doc:"The envelope's recipients, at most 50. When left out they are those of to and cc, or of the raw message's To and Cc." example:"you@example.com"`
+	RcptTo   []string   `json:"rcpt_to,omitempty" doc:"The envelope's recipients, at most 50. When left out they are those of to and cc, or of the raw message's To and Cc." example:"you@example.com"`
 	Raw      *fileIndex `json:"raw,omitempty" doc:"The whole message in base64, as it would come by SMTP; at most 25 MB. If the first line ends in a line feed alone, all line feeds are taken as line ends. The fields below are not given then."`
 
 	From        string              `json:"from,omitempty" doc:"The author: a@b.example or Name <a@b.example>. Required without raw." example:"Bob <bob@example.org>"`
-	To          []string            `json:"to,omitempty" nullable:"false" doc:"The recipients in the header." example:"you@example.com"`
-	Cc          []string            `json:"cc,omitempty" nullable:"false" doc:"Further recipients in the header." example:"carol@example.com"`
+	To          []string            `json:"to,omitempty" doc:"The recipients in the header." example:"you@example.com"`
+	Cc          []string            `json:"cc,omitempty" doc:"Further recipients in the header." example:"carol@example.com"`
 	ReplyTo     string              `json:"reply_to,omitempty" doc:"Where answers go." example:"bob@example.org"`
 	Subject     string              `json:"subject,omitempty" doc:"The subject line." example:"Re: Your order"`
 	Text        string              `json:"text,omitempty" doc:"The plain text." example:"Thank you!"`
@@ -44,7 +45,7 @@ type simulateRequest struct {
 	MessageID   string              `json:"message_id,omitempty" doc:"The Message-ID; one is made when left out." example:"<abc@example.org>"`
 	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers." example:"<abc@example.com>"`
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Further header fields; whatever this request and the service don't set by themselves." example:"{\"List-Id\":\"<news.example.org>\"}"`
-	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
+	Attachments []attachmentRequest `json:"attachments,omitempty" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 
 	CheckResults *checkResultsRequest `json:"check_results,omitempty" doc:"What the message is found to be. Spam is filed in Junk."`
 }
@@ -66,7 +67,7 @@ type simulationResponse struct {
 	SMTPCode     int                  `json:"smtp_code" doc:"What SMTP would have answered to the message." example:"250"`
 	EnhancedCode string               `json:"enhanced_code" doc:"Likewise (RFC 3463)." example:"2.0.0"`
 	Reply        string               `json:"reply" doc:"Likewise, in words." example:"Accepted as 0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
-	Recipients   []simulatedRecipient `json:"recipients" nullable:"false" doc:"What SMTP would have answered to each recipient."`
+	Recipients   []simulatedRecipient `json:"recipients" doc:"What SMTP would have answered to each recipient."`
 }
 
 type simulatedRecipient struct {
@@ -74,8 +75,8 @@ type simulatedRecipient struct {
 	SMTPCode     int    `json:"smtp_code" doc:"The reply's code." example:"250"`
 	EnhancedCode string `json:"enhanced_code" doc:"Likewise (RFC 3463)." example:"2.1.5"`
 	Reply        string `json:"reply" doc:"The reply in words." example:"Recipient OK"`
-	MailboxID    *db.ID `json:"mailbox_id" nullable:"true" doc:"The mailbox in which the message was filed; null for none, as of a report to a return path."`
-	ID           *db.ID `json:"id" nullable:"true" doc:"The id of the message there."`
+	MailboxID    *db.ID `json:"mailbox_id" doc:"The mailbox in which the message was filed; null for none, as of a report to a return path."`
+	ID           *db.ID `json:"id" doc:"The id of the message there."`
 }
 
 func (a *API) sandboxRoutes(r *router) {
@@ -156,7 +157,7 @@ type inboundSimulation struct {
 // openMessage validates the request, reports all faults at once, and returns the message.
 func (s *inboundSimulation) openMessage(host string, now time.Time) (io.ReadCloser, error) {
 	if v := s.in.CheckResults; v != nil {
-		s.CheckResults = summary.CheckResults{SPF: v.SPF, DKIM: v.DKIM, DMARC: v.DMARC, Spam: v.Spam, SpamScore: v.SpamScore, SpamReasons: v.SpamReasons}
+		s.CheckResults = summary.CheckResults{SPF: v.SPF, DKIM: v.DKIM, DMARC: v.DMARC, Spam: v.Spam, SpamScore: apijson.NullFloat(v.SpamScore), SpamReasons: apijson.NullString(v.SpamReasons)}
 	}
 	if s.in.Raw != nil {
 		return s.openRaw()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/server/servertest"
@@ -75,18 +76,18 @@ func TestSchedule(t *testing.T) {
 		}
 		becomes(t, s, into(t, a)["id"].(string), "delivered")
 
-		soon := time.Now().Add(48 * time.Hour).Truncate(time.Microsecond).In(time.FixedZone("", 7200))
+		soon := time.Now().Add(48 * time.Hour).Truncate(time.Millisecond).In(time.FixedZone("", 7200))
 		a = send(object{"send_at": soon.Format(time.RFC3339Nano), "cc": []string{"delivered@simulator.test"}})
 		status(t, "in two days", a, 202)
 		m := into(t, a)
 		id := m["id"].(string)
 		for what, m := range map[string]object{"accepted": m, "shown": getMessage(t, s, id)} {
-			if m["status"] != "scheduled" || m["send_at"] != soon.UTC().Format(time.RFC3339Nano) || strings.Count(fmt.Sprint(m["recipients"]), "status:scheduled") != 2 {
+			if m["status"] != "scheduled" || m["send_at"] != apijson.FormatTime(soon) || strings.Count(fmt.Sprint(m["recipients"]), "status:scheduled") != 2 {
 				t.Errorf("%s: %v", what, m)
 			}
 		}
 		path := "/outbound/messages/" + id
-		later := soon.Add(time.Hour).UTC().Format(time.RFC3339Nano)
+		later := apijson.FormatTime(soon.Add(time.Hour))
 		a = s.API("PATCH", path, object{"send_at": later})
 		if status(t, "moving", a, 200); into(t, a)["send_at"] != later {
 			t.Errorf("moved: %s", a.Body)

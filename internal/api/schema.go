@@ -14,6 +14,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/queue"
 )
@@ -49,10 +50,14 @@ func (s *schema) MarshalJSON() ([]byte, error) {
 	if !s.Nullable {
 		return json.Marshal((*plain)(s))
 	}
+	values := *s
+	if values.Enum != nil {
+		values.Enum = append(slices.Clone(values.Enum), nil)
+	}
 	return json.Marshal(struct {
 		Type [2]string `json:"type"`
 		*plain
-	}{[2]string{s.Type, "null"}, (*plain)(s)})
+	}{[2]string{s.Type, "null"}, (*plain)(&values)})
 }
 
 // schemas are the schemas of structs, by name. Other schemas refer to them.
@@ -100,10 +105,16 @@ func (all *schemas) of(t reflect.Type) *schema {
 		return custom.schema(all)
 	}
 	switch t {
+	case reflect.TypeFor[apijson.NullString]():
+		return &schema{Type: "string", Nullable: true}
+	case reflect.TypeFor[apijson.NullInt]():
+		return &schema{Type: "integer", Format: "int64", Nullable: true}
+	case reflect.TypeFor[apijson.NullFloat]():
+		return &schema{Type: "number", Format: "double", Nullable: true}
 	case reflect.TypeFor[db.ID]():
-		return &schema{Type: "string", Format: "uuid", Examples: []any{"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"}}
+		return &schema{Type: "string", Format: "uuid", Nullable: pointer, Examples: []any{"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"}}
 	case reflect.TypeFor[queue.State]():
-		return &schema{Type: "string", Enum: []any{queue.Scheduled, queue.Queued, queue.Sending, queue.Deferred, queue.Delivered,
+		return &schema{Type: "string", Nullable: pointer, Enum: []any{queue.Scheduled, queue.Queued, queue.Sending, queue.Deferred, queue.Delivered,
 			queue.Bounced, queue.Complained, queue.Suppressed, queue.Failed, queue.Cancelled}}
 	case reflect.TypeFor[json.RawMessage]():
 		return jsonObject{}.schema(all)
@@ -125,10 +136,13 @@ func (all *schemas) of(t reflect.Type) *schema {
 	case reflect.String:
 		return &schema{Type: "string", Nullable: pointer}
 	case reflect.Slice:
-		return &schema{Type: "array", Items: all.of(t.Elem()), Nullable: true}
+		return &schema{Type: "array", Items: all.of(t.Elem())}
 	case reflect.Map:
 		return &schema{Type: "object", AdditionalProperties: all.of(t.Elem())}
 	case reflect.Struct:
+		if pointer {
+			return &schema{OneOf: []*schema{all.ref(t), {Type: "null"}}}
+		}
 		return all.ref(t)
 	default:
 		panic(fmt.Sprintf("the document can't describe the type %s", t))
@@ -155,6 +169,10 @@ func (all *schemas) ofStruct(t reflect.Type) *schema {
 	if a, ok := reflect.Zero(t).Interface().(schemaAdjuster); ok {
 		a.adjustSchema(s)
 	}
+	// Problems have extension members (RFC 9457 section 3.2).
+	if name := schemaName(t); !strings.HasSuffix(name, "Request") && name != "Problem" && len(s.Required) < len(s.Properties) {
+		panic(name + " describes a response, which has all of its fields: one without a value is null")
+	}
 	return s
 }
 
@@ -173,11 +191,11 @@ func (all *schemas) addFields(s *schema, t reflect.Type) {
 		}
 		s.Properties[name] = all.ofField(f)
 		optional := options == "omitempty" || options == "omitzero"
-		if required, ok := f.Tag.Lookup("required"); ok && required == "true" || !ok && !optional {
+		if !optional || f.Tag.Get("required") == "true" {
 			s.Required = append(s.Required, name)
 		}
-		if optional && f.Type.Kind() == reflect.Pointer && f.Tag.Get("nullable") != "true" { // it is never null
-			s.Properties[name].Nullable = false
+		if optional {
+			s.Properties[name] = s.Properties[name].withoutNull()
 		}
 	}
 	for _, e := range embedded {
@@ -212,9 +230,6 @@ func (all *schemas) ofField(f reflect.StructField) *schema {
 			value.Enum = append(value.Enum, value.parseValue(word))
 		}
 	}
-	if text, ok := f.Tag.Lookup("nullable"); ok {
-		s.Nullable = text == "true"
-	}
 	for name, into := range map[string]**float64{
 		"minimum": &value.Minimum, "maximum": &value.Maximum, "minLength": &value.MinLength, "maxLength": &value.MaxLength, "minItems": &s.MinItems, "maxItems": &s.MaxItems,
 	} {
@@ -226,6 +241,17 @@ func (all *schemas) ofField(f reflect.StructField) *schema {
 			*into = &n
 		}
 	}
+	return s
+}
+
+// withoutNull returns the schema without the value null: a client leaves out what it has no value for.
+func (s *schema) withoutNull() *schema {
+	if len(s.OneOf) == 2 && s.OneOf[1].Type == "null" {
+		ref := *s.OneOf[0]
+		ref.Description = s.Description
+		return &ref
+	}
+	s.Nullable = false
 	return s
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/outbound"
@@ -21,11 +22,11 @@ import (
 type SendFields struct {
 	FromEmail   string              `json:"from_email,omitempty" required:"true" doc:"A bare address on a verified domain of yours." example:"you@example.com"`
 	FromName    string              `json:"from_name,omitempty" doc:"The sender's display name, at most 512 bytes." example:"Example Shop"`
-	To          []string            `json:"to,omitempty" required:"true" nullable:"false" doc:"Recipients, each a@b.example or Name <a@b.example>. At most 50 in to, cc and bcc together, each address once." example:"Bob <bob@example.org>"`
-	Cc          []string            `json:"cc,omitempty" nullable:"false" doc:"Further recipients, whom all see." example:"carol@example.org"`
-	Bcc         []string            `json:"bcc,omitempty" nullable:"false" doc:"Further recipients, whom nobody sees." example:"archive@example.org"`
+	To          []string            `json:"to,omitempty" required:"true" doc:"Recipients, each a@b.example or Name <a@b.example>. At most 50 in to, cc and bcc together, each address once." example:"Bob <bob@example.org>"`
+	Cc          []string            `json:"cc,omitempty" doc:"Further recipients, whom all see." example:"carol@example.org"`
+	Bcc         []string            `json:"bcc,omitempty" doc:"Further recipients, whom nobody sees." example:"archive@example.org"`
 	ReplyTo     string              `json:"reply_to,omitempty" doc:"Where answers go." example:"support@example.com"`
-	Attachments []attachmentRequest `json:"attachments,omitempty" nullable:"false" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
+	Attachments []attachmentRequest `json:"attachments,omitempty" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Custom header fields: X- fields, Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence and References. At most 50, of 16 KiB together; names of the service (X-Mailstead-, X-Service-) are refused." example:"{\"X-Order\":\"42\"}"`
 	Metadata    jsonObject          `json:"metadata,omitempty" doc:"Your own data, at most 16 KiB; it is in the answer and in every event." example:"{\"order\":42}"`
 	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. The mail is written as an answer to the newest message of the thread, unless in_reply_to says otherwise. When left out it is the thread of what is answered, or a new one." example:"order-42"`
@@ -67,17 +68,17 @@ type acceptedMessageResponse struct {
 	Status     queue.State     `json:"status" doc:"Where the message stands."`
 	MessageID  string          `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
 	ThreadID   string          `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
-	Recipients []sendRecipient `json:"recipients" nullable:"false" doc:"Every recipient, each address once."`
+	Recipients []sendRecipient `json:"recipients" doc:"Every recipient, each address once."`
 	Metadata   jsonObject      `json:"metadata" doc:"As it was given."`
-	SendAt     *time.Time      `json:"send_at,omitempty" doc:"When it will be sent, if it is scheduled."`
+	SendAt     *time.Time      `json:"send_at" doc:"When it will be sent, if it is scheduled; else null."`
 	CreatedAt  time.Time       `json:"created_at" doc:"When it was accepted."`
 }
 
 type sendRecipient struct {
-	Email  string      `json:"email" doc:"The address." example:"bob@example.org"`
-	Type   string      `json:"type" enum:"to,cc,bcc" doc:"How it was given."`
-	Status queue.State `json:"status" doc:"Where the delivery stands."`
-	Reason string      `json:"reason,omitempty" enum:"bounce,complaint,manual,unsubscribe" doc:"With the status suppressed: why the address is on the suppression list."`
+	Email  string             `json:"email" doc:"The address." example:"bob@example.org"`
+	Type   string             `json:"type" enum:"to,cc,bcc" doc:"How it was given."`
+	Status queue.State        `json:"status" doc:"Where the delivery stands."`
+	Reason apijson.NullString `json:"reason" enum:"bounce,complaint,manual,unsubscribe" doc:"With the status suppressed: why the address is on the suppression list; else null."`
 }
 
 // sendBodyLimits returns the limits of a send with all its attachments in base64. The rest of
@@ -137,7 +138,7 @@ func newAcceptedMessageResponse(a outbound.AcceptedMessage) acceptedMessageRespo
 		Metadata: jsonObject(a.Metadata), CreatedAt: utcTime(a.CreatedAt),
 	}
 	for _, to := range a.Recipients {
-		out.Recipients = append(out.Recipients, sendRecipient(to))
+		out.Recipients = append(out.Recipients, sendRecipient{Email: to.Email, Type: to.Type, Status: to.Status, Reason: apijson.NullString(to.Reason)})
 	}
 	return out
 }

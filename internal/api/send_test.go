@@ -86,7 +86,7 @@ func TestSend(t *testing.T) {
 		}
 		m := into(t, a)
 		if m["status"] != "queued" || m["thread_id"] != "order-42" || m["message_id"] != "<"+m["id"].(string)+"@demo.test>" ||
-			fmt.Sprint(m["recipients"]) != "[map[email:bob@demo.test status:queued type:to] map[email:alice@demo.test status:queued type:bcc]]" {
+			fmt.Sprint(m["recipients"]) != "[map[email:bob@demo.test reason:<nil> status:queued type:to] map[email:alice@demo.test reason:<nil> status:queued type:bcc]]" {
 			t.Errorf("got %s", a.Body)
 		}
 		got := arrived(t, s)

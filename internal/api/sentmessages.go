@@ -7,58 +7,74 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/web"
 )
 
-type messageResponse struct {
-	ID              db.ID               `json:"id" doc:"The message's id."`
-	MailboxID       *db.ID              `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted it; null for the API."`
-	Status          queue.State         `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
-	From            string              `json:"from" doc:"The sender." example:"you@example.com"`
-	Subject         string              `json:"subject" doc:"The subject line." example:"Your order"`
-	MessageID       string              `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
-	ThreadID        *string             `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
-	Metadata        jsonObject          `json:"metadata" doc:"As it was given with the send."`
-	Size            int64               `json:"size" doc:"Of the whole message, in bytes."`
-	Recipients      []recipientResponse `json:"recipients" nullable:"false" doc:"Where it goes, blind copies included."`
-	TemplateID      *db.ID              `json:"template_id,omitempty" doc:"The template that it was made of."`
-	TemplateVersion int                 `json:"template_version,omitempty" doc:"The version of that template." example:"3"`
-	SendAt          *time.Time          `json:"send_at,omitempty" doc:"When it will be sent, while it is scheduled."`
-	ContentOmitted  bool                `json:"content_omitted,omitempty" doc:"There, and true, if the message was forwarded and the key lacks the scope mail.read: from, subject and transcripts are left out then."`
-	CreatedAt       time.Time           `json:"created_at" doc:"When it was accepted."`
+// MessageFields are the fields common to all responses about a sent message.
+type MessageFields struct {
+	ID              db.ID           `json:"id" doc:"The message's id."`
+	MailboxID       *db.ID          `json:"mailbox_id" doc:"The mailbox that submitted it; null for the API."`
+	Status          queue.State     `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
+	From            string          `json:"from" doc:"The sender." example:"you@example.com"`
+	Subject         string          `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID       string          `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
+	ThreadID        *string         `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
+	Metadata        jsonObject      `json:"metadata" doc:"As it was given with the send."`
+	Size            int64           `json:"size" doc:"Of the whole message, in bytes."`
+	TemplateID      *db.ID          `json:"template_id" doc:"The template that it was made of; null for none."`
+	TemplateVersion apijson.NullInt `json:"template_version" doc:"The version of that template; null for none." example:"3"`
+	SendAt          *time.Time      `json:"send_at" doc:"When it will be sent, while it is scheduled; else null."`
+	ContentOmitted  bool            `json:"content_omitted" doc:"Whether the message was forwarded and the key lacks the scope mail.read: from and subject are empty and transcripts null then."`
+	CreatedAt       time.Time       `json:"created_at" doc:"When it was accepted."`
 }
 
-type recipientResponse struct {
-	Email         string            `json:"email" doc:"The address." example:"bob@example.org"`
-	Type          string            `json:"type" enum:"to,cc,bcc,envelope" doc:"to, cc or bcc; envelope for mail submitted over SMTP."`
-	Status        queue.State       `json:"status" doc:"Where the delivery stands."`
-	Held          bool              `json:"held,omitempty" doc:"Whether an operator of the service holds it back; it is tried when it is released."`
-	SMTPCode      int               `json:"smtp_code,omitempty" doc:"Of the last reply." example:"250"`
-	EnhancedCode  string            `json:"enhanced_code,omitempty" doc:"Of the last reply (RFC 3463)." example:"2.0.0"`
-	Reply         string            `json:"reply,omitempty" doc:"The last reply." example:"OK queued"`
-	Remote        string            `json:"remote,omitempty" doc:"Who gave the reply: a host, local, or sandbox."`
-	Attempts      int               `json:"attempts" doc:"How often delivery was tried."`
-	NextAttemptAt *time.Time        `json:"next_attempt_at,omitempty" doc:"When it is tried next, if it waits."`
-	UpdatedAt     time.Time         `json:"updated_at" doc:"When the status last changed."`
-	Timeline      []attemptResponse `json:"timeline,omitempty" nullable:"false" doc:"The attempts, of more than 100 the last, and what was told of the delivery later, oldest first; in the answer for a single message."`
+type messageResponse struct {
+	MessageFields
+	Recipients []RecipientResponse `json:"recipients" doc:"Where it goes, blind copies included."`
+}
+
+type messageDetailResponse struct {
+	MessageFields
+	Recipients []recipientDetailResponse `json:"recipients" doc:"Where it goes, blind copies included."`
+}
+
+// RecipientResponse is a recipient of a sent message.
+type RecipientResponse struct {
+	Email         string             `json:"email" doc:"The address." example:"bob@example.org"`
+	Type          string             `json:"type" enum:"to,cc,bcc,envelope" doc:"to, cc or bcc; envelope for mail submitted over SMTP."`
+	Status        queue.State        `json:"status" doc:"Where the delivery stands."`
+	Held          bool               `json:"held" doc:"Whether an operator of the service holds it back; it is tried when it is released."`
+	SMTPCode      apijson.NullInt    `json:"smtp_code" doc:"Of the last reply." example:"250"`
+	EnhancedCode  apijson.NullString `json:"enhanced_code" doc:"Of the last reply (RFC 3463)." example:"2.0.0"`
+	Reply         apijson.NullString `json:"reply" doc:"The last reply." example:"OK queued"`
+	Remote        apijson.NullString `json:"remote" doc:"Who gave the reply: a host, local, or sandbox."`
+	Attempts      int                `json:"attempts" doc:"How often delivery was tried."`
+	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"When it is tried next, if it waits."`
+	UpdatedAt     time.Time          `json:"updated_at" doc:"When the status last changed."`
+}
+
+type recipientDetailResponse struct {
+	RecipientResponse
+	Timeline []attemptResponse `json:"timeline" doc:"The attempts, of more than 100 the last, and what was told of the delivery later, oldest first."`
 }
 
 type attemptResponse struct {
-	Number       int         `json:"attempt" doc:"1 for the first; 0 for what was told later: another host's report that it still tries (stage delay) or has failed (report), a complaint (complaint), an automatic reply (auto-reply)." example:"1"`
-	At           time.Time   `json:"at" doc:"When it began."`
-	DurationMS   float64     `json:"duration_ms" doc:"How long it took, in milliseconds." example:"48.2"`
-	Outcome      queue.State `json:"outcome" doc:"What it came to."`
-	Host         string      `json:"host,omitempty" doc:"The host that was talked to." example:"mx.example.org"`
-	IP           string      `json:"ip,omitempty" doc:"Its address." example:"192.0.2.25"`
-	TLS          string      `json:"tls,omitempty" doc:"The version and cipher of the encryption, if any, and how the host's certificate was verified, if it was." example:"TLS 1.3, TLS_AES_128_GCM_SHA256, verified: DANE"`
-	Stage        string      `json:"stage,omitempty" doc:"Where in the conversation it was decided." example:"data"`
-	SMTPCode     int         `json:"smtp_code,omitempty" doc:"Of the reply." example:"250"`
-	EnhancedCode string      `json:"enhanced_code,omitempty" doc:"Of the reply (RFC 3463)." example:"2.0.0"`
-	Reply        string      `json:"reply,omitempty" doc:"The reply that decided." example:"OK queued"`
-	Transcript   string      `json:"transcript,omitempty" doc:"The SMTP conversation; of a message with more than 6 MB of them not those of the older attempts."`
+	Number       int                `json:"attempt" doc:"1 for the first; 0 for what was told later: another host's report that it still tries (stage delay) or has failed (report), a complaint (complaint), an automatic reply (auto-reply)." example:"1"`
+	At           time.Time          `json:"at" doc:"When it began."`
+	DurationMS   float64            `json:"duration_ms" doc:"How long it took, in milliseconds." example:"48.2"`
+	Outcome      queue.State        `json:"outcome" doc:"What it came to."`
+	Host         apijson.NullString `json:"host" doc:"The host that was talked to." example:"mx.example.org"`
+	IP           apijson.NullString `json:"ip" doc:"Its address." example:"192.0.2.25"`
+	TLS          apijson.NullString `json:"tls" doc:"The version and cipher of the encryption, if any, and how the host's certificate was verified, if it was." example:"TLS 1.3, TLS_AES_128_GCM_SHA256, verified: DANE"`
+	Stage        apijson.NullString `json:"stage" doc:"Where in the conversation it was decided." example:"data"`
+	SMTPCode     apijson.NullInt    `json:"smtp_code" doc:"Of the reply." example:"250"`
+	EnhancedCode apijson.NullString `json:"enhanced_code" doc:"Of the reply (RFC 3463)." example:"2.0.0"`
+	Reply        apijson.NullString `json:"reply" doc:"The reply that decided." example:"OK queued"`
+	Transcript   apijson.NullString `json:"transcript" doc:"The SMTP conversation; of a message with more than 6 MB of them not those of the older attempts."`
 }
 
 func (a *API) messageRoutes(r *router) {
@@ -88,25 +104,29 @@ func redactMessage(p account.Principal, m outbound.Message) outbound.Message {
 }
 
 func newMessageResponse(m outbound.Message) messageResponse {
-	out := messageResponse{
+	return messageResponse{newMessageFields(m), newRecipientResponses(m.Deliveries)}
+}
+
+func newMessageFields(m outbound.Message) MessageFields {
+	out := MessageFields{
 		ID: m.ID, ContentOmitted: m.Redacted, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optionalString(m.ThreadID),
-		Metadata: jsonObject(m.Metadata), Size: m.Size, SendAt: optionalTime(m.SendAt), Recipients: newRecipientResponses(m.Deliveries), CreatedAt: utcTime(m.CreatedAt),
+		Metadata: jsonObject(m.Metadata), Size: m.Size, SendAt: optionalTime(m.SendAt), CreatedAt: utcTime(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {
 		out.MailboxID = &m.Mailbox
 	}
 	if m.Template != 0 {
-		out.TemplateID, out.TemplateVersion = &m.Template, m.TemplateVersion
+		out.TemplateID, out.TemplateVersion = &m.Template, apijson.NullInt(m.TemplateVersion)
 	}
 	return out
 }
 
-func newRecipientResponses(deliveries []queue.DeliveryStatus) []recipientResponse {
-	all := []recipientResponse{}
+func newRecipientResponses(deliveries []queue.DeliveryStatus) []RecipientResponse {
+	all := []RecipientResponse{}
 	for _, d := range deliveries {
-		r := recipientResponse{
-			Email: d.Recipient, Type: d.Kind, Status: d.State, Held: d.Held, SMTPCode: d.Code, EnhancedCode: d.Enhanced, Reply: d.Reply,
-			Remote: d.Remote, Attempts: d.Attempts, UpdatedAt: utcTime(d.UpdatedAt),
+		r := RecipientResponse{
+			Email: d.Recipient, Type: d.Kind, Status: d.State, Held: d.Held, SMTPCode: apijson.NullInt(d.Code), EnhancedCode: apijson.NullString(d.Enhanced), Reply: apijson.NullString(d.Reply),
+			Remote: apijson.NullString(d.Remote), Attempts: d.Attempts, UpdatedAt: utcTime(d.UpdatedAt),
 		}
 		if !d.Held && (d.State == queue.Deferred || d.State == queue.Scheduled) {
 			r.NextAttemptAt = optionalTime(d.DueAt)
@@ -116,33 +136,39 @@ func newRecipientResponses(deliveries []queue.DeliveryStatus) []recipientRespons
 	return all
 }
 
-// addAttempts adds the attempts to their recipients.
-func addAttempts(recipients []recipientResponse, attempts []queue.Attempt) {
+// newRecipientDetailResponses converts deliveries with their attempts.
+func newRecipientDetailResponses(deliveries []queue.DeliveryStatus, attempts []queue.Attempt) []recipientDetailResponse {
+	all := []recipientDetailResponse{}
+	for _, r := range newRecipientResponses(deliveries) {
+		all = append(all, recipientDetailResponse{r, []attemptResponse{}})
+	}
 	for _, t := range attempts {
-		if t.N >= len(recipients) {
+		if t.N >= len(all) {
 			continue
 		}
-		r := &recipients[t.N]
+		r := &all[t.N]
 		r.Timeline = append(r.Timeline, attemptResponse{
 			Number: t.Number, At: utcTime(t.StartedAt), DurationMS: float64(t.Duration.Microseconds()) / 1000, Outcome: t.Outcome,
-			Host: t.Host, IP: t.IP, TLS: t.TLS, Stage: t.Stage, SMTPCode: t.Code, EnhancedCode: t.Enhanced,
-			Reply: t.Reply, Transcript: t.Transcript,
+			Host: apijson.NullString(t.Host), IP: apijson.NullString(t.IP), TLS: apijson.NullString(t.TLS), Stage: apijson.NullString(t.Stage),
+			SMTPCode: apijson.NullInt(t.Code), EnhancedCode: apijson.NullString(t.Enhanced),
+			Reply: apijson.NullString(t.Reply), Transcript: apijson.NullString(t.Transcript),
 		})
 	}
+	return all
 }
 
-func (a *API) getMessage(ctx context.Context, p account.Principal, in *idParams) (messageResponse, error) {
+func (a *API) getMessage(ctx context.Context, p account.Principal, in *idParams) (messageDetailResponse, error) {
 	id, err := db.ParseID(in.ID)
 	if err != nil {
-		return messageResponse{}, err
+		return messageDetailResponse{}, err
 	}
 	m, err := a.sentMessage(ctx, p, id)
 	if err != nil {
-		return messageResponse{}, err
+		return messageDetailResponse{}, err
 	}
 	attempts, err := a.Outbox.Attempts(ctx, p.Account, id)
 	if err != nil {
-		return messageResponse{}, err
+		return messageDetailResponse{}, err
 	}
 	m = redactMessage(p, m)
 	if m.Redacted {
@@ -150,9 +176,7 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *idParams)
 			attempts[i].Transcript = "" // the transcript names the sender
 		}
 	}
-	out := newMessageResponse(m)
-	addAttempts(out.Recipients, attempts)
-	return out, nil
+	return messageDetailResponse{newMessageFields(m), newRecipientDetailResponses(m.Deliveries, attempts)}, nil
 }
 
 func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idParams) (*web.FileResponse, error) {

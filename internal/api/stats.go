@@ -32,8 +32,8 @@ type StatsCounts struct {
 	Unsubscribed int64 `json:"unsubscribed" doc:"Recipients who unsubscribed by the link."`
 	Inbound      int64 `json:"inbound" doc:"Messages that arrived in mailboxes, one for each mailbox."`
 
-	BounceRate    *float64 `json:"bounce_rate" nullable:"true" doc:"bounced / (delivered + bounced); null if there was neither." example:"0.012"`
-	ComplaintRate *float64 `json:"complaint_rate" nullable:"true" doc:"complained / delivered; null if nothing was delivered." example:"0.0003"`
+	BounceRate    *float64 `json:"bounce_rate" doc:"bounced / (delivered + bounced); null if there was neither." example:"0.012"`
+	ComplaintRate *float64 `json:"complaint_rate" doc:"complained / delivered; null if nothing was delivered." example:"0.0003"`
 }
 
 type statsPeriod struct {
@@ -46,7 +46,7 @@ type statsResponse struct {
 	From   time.Time     `json:"from" doc:"When the first period begins."`
 	To     time.Time     `json:"to" doc:"When the last period ends."`
 	Totals StatsCounts   `json:"totals" doc:"All periods together."`
-	Data   []statsPeriod `json:"data" nullable:"false" doc:"The periods, oldest first; those in which nothing happened too."`
+	Data   []statsPeriod `json:"data" doc:"The periods, oldest first; those in which nothing happened too."`
 }
 
 func (a *API) statsRoutes(r *router) {

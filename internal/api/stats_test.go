@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -59,11 +60,11 @@ func TestStats(t *testing.T) {
 		from := time.Now().UTC().Add(-50 * time.Hour).Truncate(time.Hour)
 		a = into(t, s.API("GET", "/stats?by=hour&from="+from.Add(10*time.Minute).Format(time.RFC3339)+"&to="+from.Add(2*time.Hour).Format(time.RFC3339), nil))
 		data, _ := a["data"].([]any)
-		if len(data) != 2 || data[0].(map[string]any)["period"] != from.Format(time.RFC3339) || a["from"] != from.Format(time.RFC3339) || a["to"] != from.Add(2*time.Hour).Format(time.RFC3339) || a["by"] != "hour" {
+		if len(data) != 2 || data[0].(map[string]any)["period"] != apijson.FormatTime(from) || a["from"] != apijson.FormatTime(from) || a["to"] != apijson.FormatTime(from.Add(2*time.Hour)) || a["by"] != "hour" {
 			t.Errorf("two hours are %v", a)
 		}
 		to := time.Now().UTC()
-		if days, _ := into(t, s.API("GET", "/stats?to="+to.Format(time.RFC3339Nano), nil))["data"].([]any); len(days) != 30 || days[29].(map[string]any)["period"] != to.Format("2006-01-02")+"T00:00:00Z" {
+		if days, _ := into(t, s.API("GET", "/stats?to="+to.Format(time.RFC3339Nano), nil))["data"].([]any); len(days) != 30 || days[29].(map[string]any)["period"] != to.Format("2006-01-02")+"T00:00:00.000Z" {
 			t.Errorf("%d days: %v", len(days), days)
 		}
 

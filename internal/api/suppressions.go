@@ -38,7 +38,7 @@ type suppressionResponse struct {
 	ID              db.ID     `json:"id" doc:"The entry's id."`
 	Address         string    `json:"address" doc:"The address, in lower case." example:"bob@example.org"`
 	Reason          string    `json:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Why. unsubscribe stops only mail that offers to unsubscribe, the others all mail of the API." example:"bounce"`
-	SourceMessageID *db.ID    `json:"source_message_id" nullable:"true" doc:"The id of the sent message that led to it; null if none did."`
+	SourceMessageID *db.ID    `json:"source_message_id" doc:"The id of the sent message that led to it; null if none did."`
 	Diagnostic      *string   `json:"diagnostic" doc:"What the other side said; null if nothing." example:"550 5.1.1 no such user"`
 	Simulated       bool      `json:"simulated" doc:"Of a simulator address: shown here, and stops nothing." example:"false"`
 	CreatedAt       time.Time `json:"created_at" doc:"When it came on the list."`
@@ -129,14 +129,14 @@ func (in *addSuppressionInput) parse() ([]address.Address, suppression.Reason, e
 }
 
 type addSuppressionsRequest struct {
-	Addresses []string `json:"addresses" nullable:"false" minItems:"1" maxItems:"1000" doc:"The addresses." example:"bob@example.org"`
+	Addresses []string `json:"addresses" minItems:"1" maxItems:"1000" doc:"The addresses." example:"bob@example.org"`
 	Reason    string   `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
 }
 
 type addSuppressionsInput struct{ Body addSuppressionsRequest }
 
 type suppressionsResponse struct {
-	Data []suppressionResponse `json:"data" nullable:"false" doc:"The entries as they now stand, in the order of the request."`
+	Data []suppressionResponse `json:"data" doc:"The entries as they now stand, in the order of the request."`
 }
 
 func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addSuppressionsInput) (suppressionsResponse, error) {

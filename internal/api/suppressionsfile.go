@@ -46,7 +46,7 @@ type suppressionImportResponse struct {
 	Added    int                 `json:"added" doc:"Rows that are new on the list." example:"120"`
 	Existing int                 `json:"existing" doc:"Rows that were on the list already." example:"3"`
 	Rejected int                 `json:"rejected" doc:"Rows that could not be taken." example:"1"`
-	Errors   []lineErrorResponse `json:"errors" nullable:"false" doc:"What is wrong with those, at most 100 of them."`
+	Errors   []lineErrorResponse `json:"errors" doc:"What is wrong with those, at most 100 of them."`
 }
 
 type lineErrorResponse struct {

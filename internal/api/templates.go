@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/template"
@@ -60,14 +61,21 @@ type templateResponse struct {
 // TemplateContent is the content of a version. It is exported for the OpenAPI document, which uses
 // exported types only.
 type TemplateContent struct {
-	Subject   string             `json:"subject" doc:"The subject line." example:"Your order {{order}}"`
-	HTML      string             `json:"html" doc:"The html; empty if there is none." example:"<p>Hi {{user.name}}</p>"`
-	Text      string             `json:"text" doc:"The plain text; empty to have it made of the html." example:"Hi {{user.name}}"`
-	InlineCSS bool               `json:"inline_css" doc:"Whether style rules of the html are put into style attributes, for mail programs that drop style elements. Rules that fit no element stay, for mail programs have some of their own. Html of more than 1 MB or 2,000 rules, or of which that would take long, stays as it is."`
-	Variables []templateVariable `json:"variables" nullable:"false" doc:"The declared variables; others may be used, too."`
+	Subject   string                     `json:"subject" doc:"The subject line." example:"Your order {{order}}"`
+	HTML      string                     `json:"html" doc:"The html; empty if there is none." example:"<p>Hi {{user.name}}</p>"`
+	Text      string                     `json:"text" doc:"The plain text; empty to have it made of the html." example:"Hi {{user.name}}"`
+	InlineCSS bool                       `json:"inline_css" doc:"Whether style rules of the html are put into style attributes, for mail programs that drop style elements. Rules that fit no element stay, for mail programs have some of their own. Html of more than 1 MB or 2,000 rules, or of which that would take long, stays as it is."`
+	Variables []templateVariableResponse `json:"variables" doc:"The declared variables; others may be used, too."`
 }
 
-type templateVariable struct {
+type templateVariableResponse struct {
+	Key      string             `json:"key" doc:"A name such as order or user.name." example:"user.name"`
+	Type     apijson.NullString `json:"type" enum:"string,number,boolean,array,object" doc:"What a given value must be; null for anything." example:"string"`
+	Required bool               `json:"required" doc:"Whether a send without it is refused."`
+	Fallback jsonValue          `json:"fallback" doc:"What is used when it is not given; null for nothing."`
+}
+
+type templateVariableRequest struct {
 	Key      string    `json:"key" doc:"A name such as order or user.name." example:"user.name"`
 	Type     string    `json:"type,omitempty" enum:"string,number,boolean,array,object" doc:"What a given value must be; anything when left out." example:"string"`
 	Required bool      `json:"required,omitempty" doc:"Whether a send without it is refused."`
@@ -75,9 +83,9 @@ type templateVariable struct {
 }
 
 func newTemplateContent(c template.Content) TemplateContent {
-	out := TemplateContent{Subject: c.Subject, HTML: c.HTML, Text: c.Text, InlineCSS: c.InlineCSS, Variables: []templateVariable{}}
+	out := TemplateContent{Subject: c.Subject, HTML: c.HTML, Text: c.Text, InlineCSS: c.InlineCSS, Variables: []templateVariableResponse{}}
 	for _, v := range c.Variables {
-		one := templateVariable{Key: v.Key, Type: v.Type, Required: v.Required}
+		one := templateVariableResponse{Key: v.Key, Type: apijson.NullString(v.Type), Required: v.Required}
 		if v.Fallback != nil {
 			one.Fallback, _ = json.Marshal(v.Fallback) // always valid: it was decoded from JSON
 		}
@@ -94,7 +102,7 @@ func newTemplateResponse(t template.Template) templateResponse {
 }
 
 // convertVariables converts variable declarations. The fallbacks are the values in the JSON.
-func convertVariables(list []templateVariable) []template.Variable {
+func convertVariables(list []templateVariableRequest) []template.Variable {
 	out := make([]template.Variable, len(list))
 	for i, v := range list {
 		out[i] = template.Variable{Key: v.Key, Type: v.Type, Required: v.Required}
@@ -117,13 +125,13 @@ func requireTemplateWrite(p account.Principal) error {
 }
 
 type createTemplateRequest struct {
-	Name      string             `json:"name" doc:"What the template is for: 1 to 200 bytes." example:"Order confirmation"`
-	Alias     string             `json:"alias,omitempty" doc:"A name to find it by: 1 to 64 lower-case letters, digits, _ and -." example:"order-confirmation"`
-	Subject   string             `json:"subject" doc:"The subject line, at most 2000 bytes." example:"Your order {{order}}"`
-	HTML      string             `json:"html,omitempty" doc:"The html, at most 512 KiB; html, text or both are required." example:"<p>Hi {{user.name}}</p>"`
-	Text      string             `json:"text,omitempty" doc:"The plain text, at most 512 KiB; it is made of the html when left out." example:"Hi {{user.name}}"`
-	InlineCSS bool               `json:"inline_css,omitempty" doc:"Put style rules of the html into style attributes."`
-	Variables []templateVariable `json:"variables,omitempty" nullable:"false" maxItems:"200" doc:"Declares variables: which are required, their types, and what stands in for them."`
+	Name      string                    `json:"name" doc:"What the template is for: 1 to 200 bytes." example:"Order confirmation"`
+	Alias     string                    `json:"alias,omitempty" doc:"A name to find it by: 1 to 64 lower-case letters, digits, _ and -." example:"order-confirmation"`
+	Subject   string                    `json:"subject" doc:"The subject line, at most 2000 bytes." example:"Your order {{order}}"`
+	HTML      string                    `json:"html,omitempty" doc:"The html, at most 512 KiB; html, text or both are required." example:"<p>Hi {{user.name}}</p>"`
+	Text      string                    `json:"text,omitempty" doc:"The plain text, at most 512 KiB; it is made of the html when left out." example:"Hi {{user.name}}"`
+	InlineCSS bool                      `json:"inline_css,omitempty" doc:"Put style rules of the html into style attributes."`
+	Variables []templateVariableRequest `json:"variables,omitempty" maxItems:"200" doc:"Declares variables: which are required, their types, and what stands in for them."`
 }
 
 type createTemplateInput struct{ Body createTemplateRequest }
@@ -182,14 +190,14 @@ func (a *API) getTemplate(ctx context.Context, p account.Principal, in *template
 }
 
 type updateTemplateRequest struct {
-	Name      *string             `json:"name,omitempty" doc:"What the template is for." example:"Order confirmation"`
-	Alias     *string             `json:"alias,omitempty" doc:"A name to find it by; empty for none." example:"order-confirmation"`
-	Subject   *string             `json:"subject,omitempty" doc:"The subject line." example:"Your order {{order}}"`
-	HTML      *string             `json:"html,omitempty" doc:"The html; empty for none." example:"<p>Hi {{user.name}}</p>"`
-	Text      *string             `json:"text,omitempty" doc:"The plain text; empty to have it made of the html." example:"Hi {{user.name}}"`
-	InlineCSS *bool               `json:"inline_css,omitempty" doc:"Put style rules of the html into style attributes."`
-	Variables *[]templateVariable `json:"variables,omitempty" nullable:"false" maxItems:"200" doc:"All declared variables."`
-	Publish   *bool               `json:"publish,omitempty" doc:"false keeps the new version a draft; it is published when left out."`
+	Name      *string                    `json:"name,omitempty" doc:"What the template is for." example:"Order confirmation"`
+	Alias     *string                    `json:"alias,omitempty" doc:"A name to find it by; empty for none." example:"order-confirmation"`
+	Subject   *string                    `json:"subject,omitempty" doc:"The subject line." example:"Your order {{order}}"`
+	HTML      *string                    `json:"html,omitempty" doc:"The html; empty for none." example:"<p>Hi {{user.name}}</p>"`
+	Text      *string                    `json:"text,omitempty" doc:"The plain text; empty to have it made of the html." example:"Hi {{user.name}}"`
+	InlineCSS *bool                      `json:"inline_css,omitempty" doc:"Put style rules of the html into style attributes."`
+	Variables *[]templateVariableRequest `json:"variables,omitempty" maxItems:"200" doc:"All declared variables."`
+	Publish   *bool                      `json:"publish,omitempty" doc:"false keeps the new version a draft; it is published when left out."`
 }
 
 type updateTemplateInput struct {
@@ -346,8 +354,8 @@ type renderedTemplateResponse struct {
 	Subject string   `json:"subject" doc:"The subject line." example:"Your order 42"`
 	HTML    string   `json:"html" doc:"The html." example:"<p>Hi Ann</p>"`
 	Text    string   `json:"text" doc:"The plain text." example:"Hi Ann"`
-	Missing []string `json:"missing" nullable:"false" doc:"What the template asks for or requires, and was not given." example:"user.last_name"`
-	Unused  []string `json:"unused" nullable:"false" doc:"What was given and the template does not ask for." example:"coupon"`
+	Missing []string `json:"missing" doc:"What the template asks for or requires, and was not given." example:"user.last_name"`
+	Unused  []string `json:"unused" doc:"What was given and the template does not ask for." example:"coupon"`
 }
 
 func (a *API) renderTemplate(ctx context.Context, p account.Principal, in *renderTemplateInput) (renderedTemplateResponse, error) {

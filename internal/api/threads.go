@@ -18,7 +18,7 @@ import (
 
 type threadResponse struct {
 	ID         string          `json:"id" doc:"The thread's id." example:"order-42"`
-	Messages   []threadMessage `json:"messages" nullable:"false" doc:"A page of its messages, oldest first."`
+	Messages   []threadMessage `json:"messages" doc:"A page of its messages, oldest first."`
 	HasMore    bool            `json:"has_more" doc:"Whether there are later ones." example:"false"`
 	NextCursor *string         `json:"next_cursor" doc:"Give it as after to go on; null at the end."`
 }
@@ -26,17 +26,17 @@ type threadResponse struct {
 type threadMessage struct {
 	ID             db.ID        `json:"id" doc:"The message's id: of a sent message, or the id of the inbound_email event's data."`
 	Direction      string       `json:"direction" enum:"outbound,inbound" doc:"outbound is what was sent, by the API or by a mailbox; inbound what arrived in a mailbox."`
-	Status         *queue.State `json:"status,omitempty" doc:"Where a sent message stands."`
-	MailboxID      *db.ID       `json:"mailbox_id" nullable:"true" doc:"The mailbox that submitted the message, or in which it arrived; null for the API. Of several in which it arrived, the first."`
+	Status         *queue.State `json:"status" doc:"Where a sent message stands."`
+	MailboxID      *db.ID       `json:"mailbox_id" doc:"The mailbox that submitted the message, or in which it arrived; null for the API. Of several in which it arrived, the first."`
 	MessageID      string       `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
 	From           string       `json:"from" doc:"The sender." example:"Bob <bob@example.org>"`
-	To             []string     `json:"to" nullable:"false" doc:"Recipients: of a sent message where it goes, of one that arrived what its header says." example:"you@example.com"`
-	Cc             []string     `json:"cc,omitempty" nullable:"false" doc:"Further recipients, whom all see."`
-	Bcc            []string     `json:"bcc,omitempty" nullable:"false" doc:"Further recipients of a sent message, whom nobody sees."`
+	To             []string     `json:"to" doc:"Recipients: of a sent message where it goes, of one that arrived what its header says." example:"you@example.com"`
+	Cc             []string     `json:"cc" doc:"Further recipients, whom all see."`
+	Bcc            []string     `json:"bcc" doc:"Further recipients of a sent message, whom nobody sees."`
 	Subject        string       `json:"subject" doc:"The subject line." example:"Re: Your order"`
 	Size           int64        `json:"size" doc:"Of the whole message, in bytes."`
 	CreatedAt      time.Time    `json:"created_at" doc:"When it was accepted, or arrived."`
-	ContentOmitted bool         `json:"content_omitted,omitempty" doc:"There, and true, if the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
+	ContentOmitted bool         `json:"content_omitted" doc:"Whether the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
 }
 
 // getThreadInput holds the path and query parameters of a thread.

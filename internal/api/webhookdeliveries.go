@@ -83,7 +83,7 @@ func newWebhookAttemptResponse(t webhook.Attempt) webhookAttemptResponse {
 type webhookDeliveryDetailResponse struct {
 	WebhookDeliveryResponse
 	Body     *string                  `json:"body" doc:"What is sent, byte for byte; null if the event is no longer kept, or holds the content of mail and the key lacks the scope mail.read."`
-	Timeline []webhookAttemptResponse `json:"timeline" nullable:"false" doc:"Every attempt, oldest first."`
+	Timeline []webhookAttemptResponse `json:"timeline" doc:"Every attempt, oldest first."`
 }
 
 // webhookDeliveryDetail returns a delivery with all details.

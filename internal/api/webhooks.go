@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/webhook"
@@ -30,21 +31,21 @@ func (a *API) webhookRoutes(r *router) {
 }
 
 type webhookResponse struct {
-	ID             db.ID      `json:"id" doc:"The webhook's id."`
-	URL            string     `json:"url" doc:"Where events are sent." example:"https://app.example.com/hooks"`
-	Description    string     `json:"description" doc:"What it is for, or empty." example:"the shop"`
-	Events         []string   `json:"events" nullable:"false" doc:"The kinds of event that are sent; all alone is every kind." example:"bounce,complaint"`
-	Domains        []db.ID    `json:"domains" nullable:"false" doc:"Only events about one of these domains, or of the mailboxes beside; every event if both are empty."`
-	Mailboxes      []db.ID    `json:"mailboxes" nullable:"false" doc:"Only events about one of these mailboxes, or of the domains beside."`
-	IncludeContent bool       `json:"include_content" doc:"Whether inbound_email events hold what the message says: its subject, addresses, texts and files."`
-	Status         string     `json:"status" enum:"enabled,disabled" doc:"A disabled one gets nothing."`
-	DisabledReason *string    `json:"disabled_reason" doc:"manual: by you; gone: it answered 410; failing: every attempt of five days failed; null while it is enabled." example:"gone"`
-	DisabledAt     *time.Time `json:"disabled_at" doc:"Since when it is disabled; null while it is not."`
-	FailingSince   *time.Time `json:"failing_since" doc:"The first failure since the last success; null for none."`
-	Secret         string     `json:"secret,omitempty" doc:"The key of the signatures; shown in the answer that made it and never again." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
-	OldSecretUntil *time.Time `json:"old_secret_until" doc:"Until when the secret before this one signs as well; null for none."`
-	CreatedAt      time.Time  `json:"created_at" doc:"When it was made."`
-	UpdatedAt      time.Time  `json:"updated_at" doc:"When it was last changed."`
+	ID             db.ID              `json:"id" doc:"The webhook's id."`
+	URL            string             `json:"url" doc:"Where events are sent." example:"https://app.example.com/hooks"`
+	Description    string             `json:"description" doc:"What it is for, or empty." example:"the shop"`
+	Events         []string           `json:"events" doc:"The kinds of event that are sent; all alone is every kind." example:"bounce,complaint"`
+	Domains        []db.ID            `json:"domains" doc:"Only events about one of these domains, or of the mailboxes beside; every event if both are empty."`
+	Mailboxes      []db.ID            `json:"mailboxes" doc:"Only events about one of these mailboxes, or of the domains beside."`
+	IncludeContent bool               `json:"include_content" doc:"Whether inbound_email events hold what the message says: its subject, addresses, texts and files."`
+	Status         string             `json:"status" enum:"enabled,disabled" doc:"A disabled one gets nothing."`
+	DisabledReason *string            `json:"disabled_reason" doc:"manual: by you; gone: it answered 410; failing: every attempt of five days failed; null while it is enabled." example:"gone"`
+	DisabledAt     *time.Time         `json:"disabled_at" doc:"Since when it is disabled; null while it is not."`
+	FailingSince   *time.Time         `json:"failing_since" doc:"The first failure since the last success; null for none."`
+	Secret         apijson.NullString `json:"secret" doc:"The key of the signatures; shown only in the response that created it; else null." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
+	OldSecretUntil *time.Time         `json:"old_secret_until" doc:"Until when the secret before this one signs as well; null for none."`
+	CreatedAt      time.Time          `json:"created_at" doc:"When it was made."`
+	UpdatedAt      time.Time          `json:"updated_at" doc:"When it was last changed."`
 }
 
 func newWebhookResponse(w webhook.Webhook) webhookResponse {
@@ -61,10 +62,10 @@ func newWebhookResponse(w webhook.Webhook) webhookResponse {
 
 type createWebhookRequest struct {
 	URL            string   `json:"url" doc:"Where events are sent: https, on the public Internet, unless the operator allows other places." example:"https://app.example.com/hooks"`
-	Events         []string `json:"events" nullable:"false" doc:"Kinds of event; all stands for every kind, those to come included." example:"bounce,complaint"`
+	Events         []string `json:"events" doc:"Kinds of event; all stands for every kind, those to come included." example:"bounce,complaint"`
 	Description    string   `json:"description,omitempty" doc:"What it is for, at most 200 characters." example:"the shop"`
-	Domains        []string `json:"domains,omitempty" nullable:"false" doc:"Ids of domains: only events about one of them (itself, what it sent, its mailboxes), or of the mailboxes beside. A rate_limit_warning is about none."`
-	Mailboxes      []string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of mailboxes: only events about one of them (what arrived there, its making, a migration into it), or of the domains beside."`
+	Domains        []string `json:"domains,omitempty" doc:"Ids of domains: only events about one of them (itself, what it sent, its mailboxes), or of the mailboxes beside. A rate_limit_warning is about none."`
+	Mailboxes      []string `json:"mailboxes,omitempty" doc:"Ids of mailboxes: only events about one of them (what arrived there, its making, a migration into it), or of the domains beside."`
 	IncludeContent *bool    `json:"include_content,omitempty" doc:"Whether inbound_email events hold what the message says. True needs the scope mail.read, and is the default for a key that has it."`
 }
 
@@ -97,7 +98,7 @@ func (a *API) createWebhook(ctx context.Context, p account.Principal, in *create
 	}
 	w, secret, err := a.Webhooks.Create(ctx, p.Account, n)
 	out := newWebhookResponse(w)
-	out.Secret = secret
+	out.Secret = apijson.NullString(secret)
 	return out, err
 }
 
@@ -203,10 +204,10 @@ func (a *API) getWebhook(ctx context.Context, p account.Principal, in *idParams)
 
 type updateWebhookRequest struct {
 	URL            *string   `json:"url,omitempty" doc:"Where events are sent; what waits goes there too." example:"https://app.example.com/hooks"`
-	Events         *[]string `json:"events,omitempty" nullable:"false" doc:"All kinds of event that shall be sent." example:"bounce,complaint"`
+	Events         *[]string `json:"events,omitempty" doc:"All kinds of event that shall be sent." example:"bounce,complaint"`
 	Description    *string   `json:"description,omitempty" doc:"What it is for." example:"the shop"`
-	Domains        *[]string `json:"domains,omitempty" nullable:"false" doc:"Ids of all domains that events may be about; empty for no such filter."`
-	Mailboxes      *[]string `json:"mailboxes,omitempty" nullable:"false" doc:"Ids of all mailboxes that events may be about; empty for no such filter."`
+	Domains        *[]string `json:"domains,omitempty" doc:"Ids of all domains that events may be about; empty for no such filter."`
+	Mailboxes      *[]string `json:"mailboxes,omitempty" doc:"Ids of all mailboxes that events may be about; empty for no such filter."`
 	IncludeContent *bool     `json:"include_content,omitempty" doc:"Whether inbound_email events hold what the message says. False holds at once, for deliveries that wait too. True needs the scope mail.read; so does changing url, events, domains or mailboxes while it is true."`
 	Status         *string   `json:"status,omitempty" enum:"enabled,disabled" doc:"Enabling one forgets its failures, and what waits goes on."`
 }
@@ -292,6 +293,6 @@ func (a *API) rotateWebhookSecret(ctx context.Context, p account.Principal, in *
 	}
 	w, secret, err := a.Webhooks.RotateSecret(ctx, p.Account, w.ID, overlap)
 	out := newWebhookResponse(w)
-	out.Secret = secret
+	out.Secret = apijson.NullString(secret)
 	return out, err
 }

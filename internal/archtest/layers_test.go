@@ -19,6 +19,7 @@ var layers = map[string]int{
 	"durable":  ground, // used like os, also in layer 1
 	"lru":      ground, // used like container/list, also in layer 1
 	"bytesize": ground, // used like strconv
+	"apijson":  ground, // used like encoding/json
 	"heaptest": ground, // helper for tests of all packages
 	"needtest": ground, // likewise
 	"address":  1, "secret": 1, "dns": 1, "db": 1,
@@ -44,7 +45,7 @@ const (
 )
 
 // pure lists packages that must not depend on db, not even through another package.
-var pure = []string{"address", "bytesize", "fault", "lru", "secret", "dns", "message", "smtpclient", "mailauth", "egress", "summary", "bounce", "mailfile"}
+var pure = []string{"address", "apijson", "bytesize", "fault", "lru", "secret", "dns", "message", "smtpclient", "mailauth", "egress", "summary", "bounce", "mailfile"}
 
 // anyTest lists the helpers that tests of all layers may use: they start the whole service, or call
 // it from outside.

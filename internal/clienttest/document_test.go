@@ -141,7 +141,8 @@ var types = map[string]reflect.Type{
 	"LineError":                  reflect.TypeFor[client.LineError](),
 	"Mailbox":                    reflect.TypeFor[client.Mailbox](),
 	"MailboxList":                reflect.TypeFor[client.Page[client.Mailbox]](),
-	"Message":                    reflect.TypeFor[client.Message](),
+	"Message":                    nil, // client.Message without the timelines
+	"MessageDetail":              reflect.TypeFor[client.Message](),
 	"MessageList":                reflect.TypeFor[client.Page[client.Message]](),
 	"Ownership":                  reflect.TypeFor[client.Ownership](),
 	"Password":                   nil, // a result
@@ -158,7 +159,8 @@ var types = map[string]reflect.Type{
 	"QueueHolds":                 nil, // a result
 	"QueueMessage":               reflect.TypeFor[client.QueueMessage](),
 	"QueueCommand":               reflect.TypeFor[client.QueueResult](),
-	"Recipient":                  reflect.TypeFor[client.Recipient](),
+	"Recipient":                  nil, // client.Recipient without the timeline
+	"RecipientDetail":            reflect.TypeFor[client.Recipient](),
 	"Record":                     reflect.TypeFor[client.Record](),
 	"BatchError":                 reflect.TypeFor[client.Problem](),
 	"RejectedMessage":            nil, // client.BatchItem
@@ -183,6 +185,7 @@ var types = map[string]reflect.Type{
 	"TemplateSummary":            nil, // client.Template without its content
 	"TemplateSummaryList":        reflect.TypeFor[client.Page[client.Template]](),
 	"TemplateVariable":           reflect.TypeFor[client.TemplateVariable](),
+	"TemplateVariableRequest":    reflect.TypeFor[client.TemplateVariable](),
 	"TemplateVersion":            reflect.TypeFor[client.TemplateVersion](),
 	"TemplateVersionList":        reflect.TypeFor[client.Page[client.TemplateVersion]](),
 	"UpdateTemplateRequest":      reflect.TypeFor[client.TemplateChange](),

@@ -18,7 +18,7 @@ type checkExplanation struct{ Name, Value, Means string }
 func explainChecks(v summary.CheckResults) []checkExplanation {
 	var all []checkExplanation
 	if v.Author != "" {
-		all = append(all, checkExplanation{"Author", "unclear", cmp.Or(explainAuthor(v.Author), "Mail readers may show different authors.")})
+		all = append(all, checkExplanation{"Author", "unclear", cmp.Or(explainAuthor(string(v.Author)), "Mail readers may show different authors.")})
 	}
 	return append(all, []checkExplanation{
 		{"SPF", v.SPF, explainValue(v.SPF, map[string]string{

@@ -356,7 +356,7 @@ func receivedRow(k folder.StoredMessage) messageRow {
 		if i > 0 {
 			in.From += ", "
 		}
-		in.From += cmp.Or(p.Name, p.Email)
+		in.From += cmp.Or(string(p.Name), p.Email)
 		if p.Name != "" && p.Email != "" {
 			in.From += " <" + p.Email + ">"
 		}

@@ -102,7 +102,7 @@ func inlineImages(html string, files []summary.Attachment, open func(n int) (io.
 		}
 		var uses int
 		for _, quote := range []string{`"`, `'`} {
-			uses += strings.Count(html, quote+"cid:"+f.ContentID+quote)
+			uses += strings.Count(html, quote+"cid:"+string(f.ContentID)+quote)
 		}
 		if f.ContentID == "" || uses == 0 || f.Size > int64(capacity) {
 			continue
@@ -119,7 +119,7 @@ func inlineImages(html string, files []summary.Attachment, open func(n int) (io.
 		capacity -= need
 		src := "data:" + f.ContentType + ";base64," + base64.StdEncoding.EncodeToString(data)
 		for _, quote := range []string{`"`, `'`} {
-			html = strings.ReplaceAll(html, quote+"cid:"+f.ContentID+quote, quote+src+quote)
+			html = strings.ReplaceAll(html, quote+"cid:"+string(f.ContentID)+quote, quote+src+quote)
 		}
 	}
 	return html

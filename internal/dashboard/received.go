@@ -63,9 +63,9 @@ func (d *Dashboard) receivedMessage(v *requestContext) (page, error) {
 		return page{}, err
 	}
 	results := summary.ParseCheckResults(k.CheckResults)
-	data := receivedMessagePage{Kept: k, Mailbox: box, Findings: explainChecks(results), Reasons: spamReasons(results.SpamReasons)}
+	data := receivedMessagePage{Kept: k, Mailbox: box, Findings: explainChecks(results), Reasons: spamReasons(string(results.SpamReasons))}
 	if results.Spam != "none" {
-		data.Score = strconv.FormatFloat(results.SpamScore, 'f', -1, 64)
+		data.Score = strconv.FormatFloat(float64(results.SpamScore), 'f', -1, 64)
 	}
 	for i, p := range k.Locations {
 		if i == 0 || p.Date.Before(data.At) {

@@ -7,14 +7,13 @@
 package event
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/lease"
@@ -72,13 +71,7 @@ type Event struct {
 
 // Body returns the event as JSON, the same bytes each time, for webhooks, streams and all other
 // readers.
-func (e *Event) Body() ([]byte, error) {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(e)
-	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), err
-}
+func (e *Event) Body() ([]byte, error) { return apijson.Marshal(e) }
 
 // Log records and lists events. It wakes notify.EventStream of an account when its events got their
 // positions.
@@ -117,16 +110,13 @@ func (l *Log) insertStatement(e RecordParams) (db.Statement, error) {
 		e.Domain, e.Mailbox, e.Recipient, e.Status), nil
 }
 
-// encode returns the JSON of an event's data. It does not escape HTML, so that metadata keeps its
-// form.
+// encode returns the JSON of an event's data.
 func encode(kind string, v any) (string, error) {
-	var data bytes.Buffer
-	encoder := json.NewEncoder(&data)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
+	text, err := apijson.Marshal(v)
+	if err != nil {
 		return "", fmt.Errorf("writing the data of a %s event: %w", kind, err)
 	}
-	return strings.TrimSuffix(data.String(), "\n"), nil
+	return string(text), nil
 }
 
 // RecordStatement returns the statement that records e, for a mutation of the write batcher: the

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
@@ -28,35 +29,33 @@ type EmailEvent struct {
 	Domain       db.ID                `json:"domain_id" doc:"The domain of the mailbox."`
 	Mailbox      EventMailbox         `json:"mailbox" doc:"Where it arrived."`
 	Envelope     Envelope             `json:"envelope" doc:"What the sending host said, whatever the header says."`
-	Tag          string               `json:"tag" doc:"What stood after the plus in the recipient's address; empty for nothing." example:"news"`
+	Tag          apijson.NullString   `json:"tag" doc:"What stood after the plus in the recipient's address; null for nothing." example:"news"`
 	Size         int64                `json:"size" doc:"Of the whole message, in bytes." example:"4711"`
 	CheckResults summary.CheckResults `json:"check_results" doc:"How it was judged."`
 	RawURL       string               `json:"raw_url" doc:"Where the whole message can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/raw"`
 	summary.Summary
 	*summary.Content
 	Gone    bool `json:"gone" doc:"Whether the message was deleted, or lost, before the event was first read: then text, html, headers and attachments are empty." example:"false"`
-	Omitted bool `json:"content_omitted,omitempty" doc:"There if the reader may not read mail: then from, to, cc, subject, date, gone and all that follows from the text are left out." example:"false"`
-	Private bool `json:"private,omitempty" doc:"There if the service itself wrote the message, to whoever reads this mailbox: only mail programs show it, so text, html, headers and attachments are empty." example:"false"`
+	Omitted bool `json:"content_omitted" doc:"Whether the reader may not read mail: then from, to, cc, subject, date and everything from the text are empty or null." example:"false"`
+	Private bool `json:"private" doc:"Whether the service itself wrote the message to the reader of this mailbox: only mail programs show it, so text, html, headers and attachments are empty." example:"false"`
 }
 
-// redactedEvent is an EmailEvent for readers who may not read mail. It identifies the message and
-// its mailbox, and has nothing from the header or text but the Message-ID. New fields of EmailEvent
-// are left out until they are added here.
+// redactedEvent has the fields of an EmailEvent that readers see who may not read mail. They
+// identify the message and its mailbox, and have nothing from the header or text but the
+// Message-ID. New fields of EmailEvent are empty for them until they are added here.
 type redactedEvent struct {
 	ID           db.ID                `json:"id"`
 	ThreadID     string               `json:"thread_id"`
-	Metadata     EmptyMetadata        `json:"metadata"`
 	Domain       db.ID                `json:"domain_id"`
 	Mailbox      EventMailbox         `json:"mailbox"`
 	Envelope     Envelope             `json:"envelope"`
-	Tag          string               `json:"tag"`
+	Tag          apijson.NullString   `json:"tag"`
 	Size         int64                `json:"size"`
 	CheckResults summary.CheckResults `json:"check_results"`
 	RawURL       string               `json:"raw_url"`
 	MessageID    string               `json:"message_id"`
-	Private      bool                 `json:"private,omitempty"`
-	Omitted      bool                 `json:"content_omitted"`
-	Test         bool                 `json:"test,omitempty"` // of a webhook's test event
+	Private      bool                 `json:"private"`
+	Test         bool                 `json:"test"` // of a webhook's test event
 }
 
 // RedactEvent removes the message's content from an event's data (event.Log.RemoveContent).
@@ -68,8 +67,14 @@ func RedactEvent(kind string, data json.RawMessage) (any, error) {
 	if err := json.Unmarshal(data, &n); err != nil {
 		return nil, fmt.Errorf("reading the data of an %s event: %w", kind, err)
 	}
-	n.Omitted = true
-	return n, nil
+	content := summary.EmptyContent()
+	return struct {
+		EmailEvent
+		Test bool `json:"test,omitzero"`
+	}{EmailEvent{
+		ID: n.ID, ThreadID: n.ThreadID, Domain: n.Domain, Mailbox: n.Mailbox, Envelope: n.Envelope, Tag: n.Tag, Size: n.Size, CheckResults: n.CheckResults,
+		RawURL: n.RawURL, Private: n.Private, Summary: summary.Summary{MessageID: n.MessageID}, Content: &content, Omitted: true,
+	}, n.Test}, nil
 }
 
 // EmptyMetadata is an empty object: only sent mail has metadata, not received mail.
@@ -84,13 +89,13 @@ type EventMailbox struct {
 // Envelope is the SMTP envelope.
 type Envelope struct {
 	MailFrom string   `json:"mail_from" doc:"The sender; empty for the null sender, of reports and automatic replies." example:"bob@example.org"`
-	RcptTo   []string `json:"rcpt_to" nullable:"false" doc:"The addresses by which it came to this mailbox, plus-tags included." example:"you+news@example.com"`
+	RcptTo   []string `json:"rcpt_to" doc:"The addresses by which it came to this mailbox, plus-tags included." example:"you+news@example.com"`
 }
 
 // newEvent returns the event for a recipient's copy, without the ID and URL of the filed message.
 func (s *spooledMessage) newEvent(to mailbox.Recipient, in folder.Delivery, results summary.CheckResults, from string, rcpts []string) EmailEvent {
 	return EmailEvent{
-		ThreadID: in.Thread.Thread, Domain: to.Domain, Mailbox: EventMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Tag: to.Tag,
+		ThreadID: in.Thread.Thread, Domain: to.Domain, Mailbox: EventMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Tag: apijson.NullString(to.Tag),
 		Size: in.Blob.Size, CheckResults: results.WithDefaults(), Private: in.Private, Summary: summary.FromHeader(s.header),
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/event"
@@ -58,7 +59,7 @@ func TestArrivalContent(t *testing.T) {
 		if a.Content == nil || a.Gone || a.Text == nil || *a.Text != "hello" || a.HTML != nil || a.RawURL != here+"/raw" {
 			t.Fatalf("the event is %s", e.Data)
 		}
-		file := summary.Attachment{ContentType: "text/csv", Size: 3, Disposition: "attachment", URL: here + "/attachments/0"}
+		file := summary.Attachment{ContentType: "text/csv", Size: 3, Disposition: "attachment", URL: apijson.NullString(here + "/attachments/0")}
 		if len(a.Attachments) != 1 || a.Attachments[0] != file {
 			t.Errorf("attachments %+v", a.Attachments)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -58,7 +59,7 @@ func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received mes
 		}
 		author := mailauth.CheckAuthor(s.header)
 		s.checkResults = *l.CheckResults
-		s.checkResults.Author = string(author.AuthorProblem)
+		s.checkResults.Author = apijson.NullString(string(author.AuthorProblem))
 		s.failsPolicy = s.checkResults.DMARC == string(mailauth.Fail) || author.AuthorProblem != ""
 		if _, err = l.applyPolicy(ctx, s, &mailauth.Results{DMARC: author}); err != nil {
 			s.blob.Discard(ctx)
@@ -69,7 +70,7 @@ func (l *Transaction) spoolAndVerify(ctx context.Context, id db.ID, received mes
 	j := trial.Verify(ctx, mailauth.ClientIdentity{IP: received.Addr, Helo: received.Helo, From: l.from})
 	received.Name = j.IPRev.Name
 	s.traceFields = j.AppendField(received.Append(nil), i.Host)
-	s.checkResults = summary.CheckResults{SPF: string(j.SPF.Result), DKIM: string(j.DKIMResult()), DMARC: string(j.DMARC.Result), Author: string(j.DMARC.AuthorProblem)}
+	s.checkResults = summary.CheckResults{SPF: string(j.SPF.Result), DKIM: string(j.DKIMResult()), DMARC: string(j.DMARC.Result), Author: apijson.NullString(string(j.DMARC.AuthorProblem))}
 	s.failsPolicy = j.DMARC.PolicyUnknown && !i.AcceptUnknownPolicy || j.DMARC.Policy == mailauth.PolicyQuarantine || j.DMARC.Policy == mailauth.PolicyReject
 	junked, err := l.applyPolicy(ctx, s, j)
 	if err == nil {

@@ -170,7 +170,7 @@ func TestAuthorsOfTable(t *testing.T) {
 			} else if where := h.places(box.ID); where[len(where)-1] != got {
 				all := h.arrivals()
 				got = where[len(where)-1]
-				if v := arrivalOf(t, all[len(all)-1]).CheckResults; v.Author != string(from.Problem) {
+				if v := arrivalOf(t, all[len(all)-1]).CheckResults; string(v.Author) != string(from.Problem) {
 					t.Errorf("%q: the event says %q", from.Value, v.Author)
 				}
 			}

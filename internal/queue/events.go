@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/address"
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 )
@@ -29,26 +30,26 @@ type StatusChange struct {
 
 // EventFields are the fields of every event about a sent message.
 type EventFields struct {
-	MessageID string          `json:"message_id" doc:"The message's Message-ID, with angle brackets." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
-	ID        db.ID           `json:"id" doc:"The id of the message."`
-	ThreadID  string          `json:"thread_id,omitempty" doc:"The thread it belongs to." example:"order-42"`
-	Metadata  json.RawMessage `json:"metadata" doc:"As it was given with the send; an empty object if none was."`
-	Recipient string          `json:"recipient" doc:"The recipient that it is about." example:"bob@example.org"`
-	Sequence  int             `json:"sequence" doc:"Rises by one with each event of a delivery: of two, the higher one is the later." example:"2"`
+	MessageID string             `json:"message_id" doc:"The message's Message-ID, with angle brackets." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
+	ID        db.ID              `json:"id" doc:"The id of the message."`
+	ThreadID  apijson.NullString `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
+	Metadata  json.RawMessage    `json:"metadata" doc:"As it was given with the send; an empty object if none was."`
+	Recipient string             `json:"recipient" doc:"The recipient that it is about." example:"bob@example.org"`
+	Sequence  int                `json:"sequence" doc:"Rises by one with each event of a delivery: of two, the higher one is the later." example:"2"`
 }
 
 // StatusEvent is the data of a delivery_status event.
 type StatusEvent struct {
 	EventFields
-	Status      State      `json:"status" doc:"The new state of the delivery."`
-	Attempts    int        `json:"attempts" doc:"How often it was tried." example:"1"`
-	Code        int        `json:"smtp_code,omitempty" doc:"The code of the last reply." example:"250"`
-	Enhanced    string     `json:"enhanced_code,omitempty" doc:"The enhanced status code of the last reply (RFC 3463)." example:"2.0.0"`
-	Reply       string     `json:"diagnostic,omitempty" doc:"The text of the last reply, or what went wrong." example:"Ok: queued as 4XyZ"`
-	Remote      string     `json:"remote_mta,omitempty" doc:"The host that said so." example:"mx.example.org"`
-	Via         string     `json:"via,omitempty" doc:"relay: a smart host took it, which tells no more." example:"relay"`
-	Reason      string     `json:"reason,omitempty" doc:"Why it was not tried, such as bounce, complaint, manual or unsubscribe for a suppressed one; not_reported: nothing changed, but its sender could not be told by mail what became of it." example:"unsubscribe"`
-	NextAttempt *time.Time `json:"next_attempt_at,omitempty" doc:"When it will be tried again, while it is deferred."`
+	Status      State              `json:"status" doc:"The new state of the delivery."`
+	Attempts    int                `json:"attempts" doc:"How often it was tried." example:"1"`
+	Code        apijson.NullInt    `json:"smtp_code" doc:"The code of the last reply." example:"250"`
+	Enhanced    apijson.NullString `json:"enhanced_code" doc:"The enhanced status code of the last reply (RFC 3463)." example:"2.0.0"`
+	Reply       apijson.NullString `json:"diagnostic" doc:"The text of the last reply, or what went wrong." example:"Ok: queued as 4XyZ"`
+	Remote      apijson.NullString `json:"remote_mta" doc:"The host that said so." example:"mx.example.org"`
+	Via         apijson.NullString `json:"via" doc:"relay: a smart host took it, which tells no more." example:"relay"`
+	Reason      apijson.NullString `json:"reason" doc:"Why it was not tried, such as bounce, complaint, manual or unsubscribe for a suppressed one; not_reported: nothing changed, but its sender could not be told by mail what became of it." example:"unsubscribe"`
+	NextAttempt *time.Time         `json:"next_attempt_at" doc:"When it will be tried again, while it is deferred."`
 }
 
 // BounceClassification is the classification of a bounce.
@@ -62,17 +63,17 @@ type BounceClassification struct {
 type BounceEvent struct {
 	EventFields
 	BounceClassification
-	Code     int    `json:"smtp_code,omitempty" doc:"The code of the last reply." example:"550"`
-	Enhanced string `json:"enhanced_code,omitempty" doc:"The enhanced status code of the last reply (RFC 3463)." example:"5.1.1"`
-	Reply    string `json:"diagnostic" doc:"The text of the last reply, or what went wrong." example:"No such user here"`
-	Remote   string `json:"remote_mta,omitempty" doc:"The host that said so." example:"mx.example.org"`
+	Code     apijson.NullInt    `json:"smtp_code" doc:"The code of the last reply." example:"550"`
+	Enhanced apijson.NullString `json:"enhanced_code" doc:"The enhanced status code of the last reply (RFC 3463)." example:"5.1.1"`
+	Reply    string             `json:"diagnostic" doc:"The text of the last reply, or what went wrong." example:"No such user here"`
+	Remote   apijson.NullString `json:"remote_mta" doc:"The host that said so." example:"mx.example.org"`
 }
 
 // ComplaintEvent is the data of a complaint event.
 type ComplaintEvent struct {
 	EventFields
-	Feedback string `json:"feedback_type,omitempty" doc:"The kind of report (RFC 5965)." example:"abuse"`
-	Reporter string `json:"reporter,omitempty" doc:"Who reported it." example:"example.org"`
+	Feedback apijson.NullString `json:"feedback_type" doc:"The kind of report (RFC 5965)." example:"abuse"`
+	Reporter apijson.NullString `json:"reporter" doc:"Who reported it." example:"example.org"`
 }
 
 func (s *StatusChange) eventFields(sequence int) EventFields {
@@ -80,7 +81,7 @@ func (s *StatusChange) eventFields(sequence int) EventFields {
 	if len(metadata) == 0 || !json.Valid(metadata) {
 		metadata = json.RawMessage("{}")
 	}
-	return EventFields{MessageID: s.MessageID, ID: s.ID, ThreadID: s.ThreadID, Metadata: metadata,
+	return EventFields{MessageID: s.MessageID, ID: s.ID, ThreadID: apijson.NullString(s.ThreadID), Metadata: metadata,
 		Recipient: s.Recipient, Sequence: sequence}
 }
 
@@ -100,12 +101,12 @@ func (s *StatusChange) Events(b *BounceClassification) []event.RecordParams {
 	}
 	all := []event.RecordParams{s.newEvent(event.DeliveryStatus, StatusEvent{
 		EventFields: s.eventFields(s.Sequence + 1), Status: s.Status, Attempts: s.Attempts,
-		Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote, Via: s.Via, Reason: s.Reason, NextAttempt: next,
+		Code: apijson.NullInt(s.Code), Enhanced: apijson.NullString(s.Enhanced), Reply: apijson.NullString(s.Reply), Remote: apijson.NullString(s.Remote), Via: apijson.NullString(s.Via), Reason: apijson.NullString(s.Reason), NextAttempt: next,
 	})}
 	if b != nil {
 		all = append(all, s.newEvent(event.Bounce, BounceEvent{
 			EventFields: s.eventFields(s.Sequence + 2), BounceClassification: *b,
-			Code: s.Code, Enhanced: s.Enhanced, Reply: s.Reply, Remote: s.Remote,
+			Code: apijson.NullInt(s.Code), Enhanced: apijson.NullString(s.Enhanced), Reply: s.Reply, Remote: apijson.NullString(s.Remote),
 		}))
 	}
 	return all
@@ -114,7 +115,7 @@ func (s *StatusChange) Events(b *BounceClassification) []event.RecordParams {
 // complaintEvents returns the events of a complaint.
 func (s *StatusChange) complaintEvents(feedback, reporter string) []event.RecordParams {
 	return append(s.Events(nil), s.newEvent(event.Complaint, ComplaintEvent{
-		EventFields: s.eventFields(s.Sequence + 2), Feedback: feedback, Reporter: reporter,
+		EventFields: s.eventFields(s.Sequence + 2), Feedback: apijson.NullString(feedback), Reporter: apijson.NullString(reporter),
 	}))
 }
 

@@ -191,7 +191,7 @@ type Warning struct {
 	Limit    int64     `json:"limit" doc:"How much is allowed in the window." example:"1000"`
 	Used     int64     `json:"used" doc:"How much of it is used." example:"800"`
 	ResetsAt time.Time `json:"resets_at" doc:"When the window ends and the next begins."`
-	APIKey   *db.ID    `json:"api_key_id" nullable:"true" doc:"The API key whose own limit it is; null for the account's."`
+	APIKey   *db.ID    `json:"api_key_id" doc:"The API key whose own limit it is; null for the account's."`
 }
 
 func (c *counter) warning(used int64) Warning {

@@ -9,18 +9,19 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
 // Attachment is a file in a message: any part that is not its text.
 type Attachment struct {
-	N           int    `json:"n" doc:"Its number in the message, 0 for the first." example:"0"`
-	Filename    string `json:"filename" doc:"The name that the sender gave it, without folders and control characters; empty if it has none. Two files may have the same." example:"invoice.pdf"`
-	ContentType string `json:"content_type" doc:"The media type that the sender claims." example:"application/pdf"`
-	Size        int64  `json:"size" doc:"In bytes when decoded; of broken base64, and of large files in quoted-printable or uuencode, about." example:"48211"`
-	ContentID   string `json:"content_id,omitempty" doc:"By which the HTML shows it, as cid:…" example:"logo"`
-	Disposition string `json:"disposition" enum:"attachment,inline" doc:"inline is shown in place." example:"attachment"`
-	URL         string `json:"url,omitempty" doc:"Where it can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/attachments/0"`
+	N           int                `json:"n" doc:"Its number in the message, 0 for the first." example:"0"`
+	Filename    string             `json:"filename" doc:"The name that the sender gave it, without folders and control characters; empty if it has none. Two files may have the same." example:"invoice.pdf"`
+	ContentType string             `json:"content_type" doc:"The media type that the sender claims." example:"application/pdf"`
+	Size        int64              `json:"size" doc:"In bytes when decoded; of broken base64, and of large files in quoted-printable or uuencode, about." example:"48211"`
+	ContentID   apijson.NullString `json:"content_id" doc:"By which the HTML shows it, as cid:…" example:"logo"`
+	Disposition string             `json:"disposition" enum:"attachment,inline" doc:"inline is shown in place." example:"attachment"`
+	URL         apijson.NullString `json:"url" doc:"Where it can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/attachments/0"`
 }
 
 const (
@@ -41,7 +42,7 @@ func (s *messageReader) attachment(p *message.Part, n int) (Attachment, error) {
 	if media := typ + "/" + subtype; len(media) <= maxMediaType {
 		f.ContentType = media
 	}
-	f.ContentID = CleanText(strings.Trim(strings.TrimSpace(p.ID), "<>"), maxContentID)
+	f.ContentID = apijson.NullString(CleanText(strings.Trim(strings.TrimSpace(p.ID), "<>"), maxContentID))
 	if p.Disposition == "inline" || p.Disposition == "" && f.ContentID != "" {
 		f.Disposition = "inline"
 	}

@@ -5,6 +5,8 @@ package summary
 import (
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/internal/apijson"
 )
 
 // CheckResults are the results of verification and spam filter for a received message.
@@ -13,11 +15,11 @@ type CheckResults struct {
 	DKIM  string `json:"dkim" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"What the message's signatures are worth (RFC 6376)." example:"pass"`
 	DMARC string `json:"dmarc" enum:"none,pass,fail,temperror,permerror" doc:"Whether one of the two speaks for the author's domain (RFC 9989)." example:"pass"`
 	// Author is a message.AuthorProblem.
-	Author string `json:"author,omitempty" enum:"no_from,many_from,unclear_from,no_author,many_domains,other_name" doc:"Why the author can't be told, left out if he can: no From field, several, one that mail readers read differently, no address with a full domain name, authors of different domains, or a name that shows another address than the author's. The message is in Junk then, unless the recipient's domain turns dmarc_enforcement off." example:"other_name"`
-	Spam   string `json:"spam" enum:"none,ham,spam" doc:"What the spam filter thinks; none if it was not asked." example:"ham"`
+	Author apijson.NullString `json:"author" enum:"no_from,many_from,unclear_from,no_author,many_domains,other_name" doc:"Why the author can't be told, null if he can: no From field, several, one that mail readers read differently, no address with a full domain name, authors of different domains, or a name that shows another address than the author's. The message is in Junk then, unless the recipient's domain turns dmarc_enforcement off." example:"other_name"`
+	Spam   string             `json:"spam" enum:"none,ham,spam" doc:"What the spam filter thinks; none if it was not asked." example:"ham"`
 	// SpamScore and SpamReasons come from the filter, which may be the operator's.
-	SpamScore   float64 `json:"spam_score,omitempty" doc:"How many points speak for spam; left out if there are none, or the filter was not asked." example:"1.5"`
-	SpamReasons string  `json:"spam_reasons,omitempty" doc:"What counted, parted by spaces, each with its points; what counted most comes first." example:"DNSBL=3 BAYES_HAM=-1.5"`
+	SpamScore   apijson.NullFloat  `json:"spam_score" doc:"How many points speak for spam; null if there are none, or the filter was not asked." example:"1.5"`
+	SpamReasons apijson.NullString `json:"spam_reasons" doc:"What counted, parted by spaces, each with its points; what counted most comes first." example:"DNSBL=3 BAYES_HAM=-1.5"`
 }
 
 // Values of CheckResults.Spam for a checked message.
@@ -52,12 +54,12 @@ func (v CheckResults) String() string {
 		}
 	})
 	if v.Author != "" {
-		said = append(said, authorPrefix+v.Author)
+		said = append(said, authorPrefix+string(v.Author))
 	}
 	if v.SpamScore != 0 {
-		said = append(said, scorePrefix+formatPoints(v.SpamScore))
+		said = append(said, scorePrefix+formatPoints(float64(v.SpamScore)))
 	}
-	for reason := range strings.FieldsSeq(v.SpamReasons) {
+	for reason := range strings.FieldsSeq(string(v.SpamReasons)) {
 		said = append(said, reasonPrefix+reason)
 	}
 	return strings.Join(said, " ")
@@ -83,13 +85,14 @@ func ParseCheckResults(s string) CheckResults {
 	var reasons []string
 	for _, word := range strings.Fields(s) {
 		if text, ok := strings.CutPrefix(word, scorePrefix); ok {
-			v.SpamScore, _ = strconv.ParseFloat(text, 64) // written by String
+			points, _ := strconv.ParseFloat(text, 64) // written by String
+			v.SpamScore = apijson.NullFloat(points)
 		} else if doubt, ok := strings.CutPrefix(word, authorPrefix); ok {
-			v.Author = doubt
+			v.Author = apijson.NullString(doubt)
 		} else if reason, ok := strings.CutPrefix(word, reasonPrefix); ok {
 			reasons = append(reasons, reason)
 		}
 	}
-	v.SpamReasons = strings.Join(reasons, " ")
+	v.SpamReasons = apijson.NullString(strings.Join(reasons, " "))
 	return v.WithDefaults()
 }

@@ -7,24 +7,25 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
 // Content is the content of a message besides its Summary.
 type Content struct {
-	ReplyTo    []Address `json:"reply_to" nullable:"false" doc:"Where answers go, if not to the authors; at most 50."`
+	ReplyTo    []Address `json:"reply_to" doc:"Where answers go, if not to the authors; at most 50."`
 	InReplyTo  string    `json:"in_reply_to" doc:"The Message-ID of the message that this answers; empty if it answers none." example:"<abc@example.com>"`
-	References []string  `json:"references" nullable:"false" doc:"The Message-IDs of the conversation so far, the nearest last; the last 20." example:"<abc@example.com>"`
+	References []string  `json:"references" doc:"The Message-IDs of the conversation so far, the nearest last; the last 20." example:"<abc@example.com>"`
 
-	Headers          []HeaderField `json:"headers" nullable:"false" doc:"The fields of the header, in order: at most 500, of 32 KiB together."`
+	Headers          []HeaderField `json:"headers" doc:"The fields of the header, in order: at most 500, of 32 KiB together."`
 	HeadersTruncated bool          `json:"headers_truncated" doc:"Whether the header has more than headers shows." example:"false"`
 
-	Text          *string `json:"text" nullable:"true" doc:"The plain text in UTF-8, at most 64 KiB, with line feeds as line ends; null if the message has none." example:"Thank you!\n"`
+	Text          *string `json:"text" doc:"The plain text in UTF-8, at most 64 KiB, with line feeds as line ends; null if the message has none." example:"Thank you!\n"`
 	TextTruncated bool    `json:"text_truncated" doc:"Whether there is more of the plain text." example:"false"`
-	HTML          *string `json:"html" nullable:"true" doc:"The HTML in UTF-8, at most 64 KiB; null if the message has none. It is as the sender wrote it: clean it before you show it." example:"<p>Thank you!</p>"`
+	HTML          *string `json:"html" doc:"The HTML in UTF-8, at most 64 KiB; null if the message has none. It is as the sender wrote it: clean it before you show it." example:"<p>Thank you!</p>"`
 	HTMLTruncated bool    `json:"html_truncated" doc:"Whether there is more of the HTML." example:"false"`
 
-	Attachments          []Attachment `json:"attachments" nullable:"false" doc:"The files of the message, those shown in its HTML too; at most 100."`
+	Attachments          []Attachment `json:"attachments" doc:"The files of the message, those shown in its HTML too; at most 100."`
 	AttachmentsTruncated bool         `json:"attachments_truncated" doc:"Whether there are more files." example:"false"`
 }
 
@@ -81,7 +82,7 @@ func EmptyContent() Content {
 // SetURLs sets the URL of each attachment, below the message's URL.
 func (c *Content) SetURLs(message string) {
 	for i := range c.Attachments {
-		c.Attachments[i].URL = message + "/attachments/" + strconv.Itoa(c.Attachments[i].N)
+		c.Attachments[i].URL = apijson.NullString(message + "/attachments/" + strconv.Itoa(c.Attachments[i].N))
 	}
 }
 

@@ -43,7 +43,7 @@ func check(t *testing.T, mail []byte) (summary.Summary, summary.Content) {
 			t.Fatalf("%d people", len(people))
 		}
 		for _, p := range people {
-			bounded("a name", p.Name, 512)
+			bounded("a name", string(p.Name), 512)
 			bounded("an address", p.Email, 512)
 		}
 	}
@@ -70,7 +70,7 @@ func check(t *testing.T, mail []byte) (summary.Summary, summary.Content) {
 	for i, f := range c.Attachments {
 		bounded("a file's name", f.Filename, 255)
 		bounded("a file's type", f.ContentType, 127)
-		bounded("a file's id", f.ContentID, 255)
+		bounded("a file's id", string(f.ContentID), 255)
 		if f.N != i || f.Size < 0 || f.Size > int64(len(mail)) || strings.ContainsAny(f.Filename, `/\`) || f.Disposition != "inline" && f.Disposition != "attachment" {
 			t.Fatalf("file %d is %+v", i, f)
 		}

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/mailstead/mailstead/internal/apijson"
 )
 
 // SpamAction is what a spam filter wants done with a message.
@@ -77,7 +79,7 @@ func (o *SpamResult) AppendHeader(dst []byte) []byte {
 
 // AddTo adds the result to v.
 func (o *SpamResult) AddTo(v CheckResults) CheckResults {
-	v.Spam, v.SpamScore, v.SpamReasons = Ham, roundPoints(o.Score), o.ReasonList()
+	v.Spam, v.SpamScore, v.SpamReasons = Ham, apijson.NullFloat(roundPoints(o.Score)), apijson.NullString(o.ReasonList())
 	if o.IsSpam() {
 		v.Spam = Spam
 	}

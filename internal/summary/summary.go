@@ -12,6 +12,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/message"
 )
 
@@ -33,18 +34,18 @@ const (
 
 // Address is an address in an address field.
 type Address struct {
-	Name  string `json:"name,omitempty" doc:"The display name." example:"Ann Lee"`
-	Email string `json:"email" doc:"The address as it stands there, which may be none that mail can be sent to." example:"ann@example.com"`
+	Name  apijson.NullString `json:"name" doc:"The display name." example:"Ann Lee"`
+	Email string             `json:"email" doc:"The address as it stands there, which may be none that mail can be sent to." example:"ann@example.com"`
 }
 
 // Summary is the data of a message for lists.
 type Summary struct {
 	MessageID string     `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
-	From      []Address  `json:"from" nullable:"false" doc:"The authors, at most 50."`
-	To        []Address  `json:"to" nullable:"false" doc:"The recipients that the header names, at most 50; the envelope tells where the message went."`
-	Cc        []Address  `json:"cc" nullable:"false" doc:"Further recipients, at most 50."`
+	From      []Address  `json:"from" doc:"The authors, at most 50."`
+	To        []Address  `json:"to" doc:"The recipients that the header names, at most 50; the envelope tells where the message went."`
+	Cc        []Address  `json:"cc" doc:"Further recipients, at most 50."`
 	Subject   string     `json:"subject" doc:"The subject line, at most 2,000 bytes." example:"Your order"`
-	Date      *time.Time `json:"date" nullable:"true" doc:"When it was written, as its author says; null if that can't be read."`
+	Date      *time.Time `json:"date" doc:"When it was written, as its author says; null if that can't be read."`
 }
 
 // FromHeader returns the summary of a header.
@@ -68,7 +69,7 @@ func New(messageID string, from, to, cc []message.Address, subject string, date 
 func addresses(list []message.Address) []Address {
 	some := make([]Address, 0, min(len(list), MaxAddresses))
 	for _, a := range list[:min(len(list), MaxAddresses)] {
-		some = append(some, Address{Name: CleanText(a.Name, maxAddress), Email: CleanText(a.String(), maxAddress)})
+		some = append(some, Address{Name: apijson.NullString(CleanText(a.Name, maxAddress)), Email: CleanText(a.String(), maxAddress)})
 	}
 	return some
 }

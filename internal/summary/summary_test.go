@@ -4,7 +4,7 @@ package summary_test
 
 import (
 	"bytes"
-	"encoding/json"
+
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +12,7 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/summary"
 )
@@ -46,7 +47,7 @@ func list(c summary.Content) string {
 	for _, f := range c.Attachments {
 		line := fmt.Sprintf("%d %q %s %d %s", f.N, f.Filename, f.ContentType, f.Size, f.Disposition)
 		if f.ContentID != "" {
-			line += " cid:" + f.ContentID
+			line += " cid:" + string(f.ContentID)
 		}
 		lines = append(lines, line)
 	}
@@ -247,13 +248,13 @@ no field
 X-Empty:
 
 body`))
-	got, err := json.Marshal(s)
+	got, err := apijson.Marshal(s)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const want = `{"message_id":"\u003c1@x.example\u003e","from":[{"name":"Böb","email":"bob@x.example"},{"name":"Lee, Ann","email":"ann@x.example"}],` +
-		`"to":[{"email":"a@x.example"},{"name":"B","email":"b@x.example"}],"cc":[{"email":"c@x.example"},{"name":"Dee","email":"d@x.example"}],` +
-		`"subject":"Grüße and  more","date":"2026-01-31T09:00:00Z"}`
+	const want = `{"message_id":"<1@x.example>","from":[{"name":"Böb","email":"bob@x.example"},{"name":"Lee, Ann","email":"ann@x.example"}],` +
+		`"to":[{"name":null,"email":"a@x.example"},{"name":"B","email":"b@x.example"}],"cc":[{"name":null,"email":"c@x.example"},{"name":"Dee","email":"d@x.example"}],` +
+		`"subject":"Grüße and  more","date":"2026-01-31T09:00:00.000Z"}`
 	if string(got) != want {
 		t.Errorf("it is\n%s, want\n%s", got, want)
 	}
