@@ -23,6 +23,7 @@ type Webhook struct {
 	DisabledReason string     `json:"disabled_reason"` // manual; gone: it responded 410; failing: for five days
 	DisabledAt     *time.Time `json:"disabled_at"`
 	FailingSince   *time.Time `json:"failing_since"` // first failure since the last success
+	PausedUntil    *time.Time `json:"paused_until"`  // nothing is sent before this; nil for no pause
 	Secret         string     `json:"secret"`        // only in the response that created it
 	OldSecretUntil *time.Time `json:"old_secret_until"`
 	CreatedAt      time.Time  `json:"created_at"`

@@ -36,7 +36,7 @@ type WebhookDeliveryResponse struct {
 	Attempts       int        `json:"attempts" doc:"How often it was tried." example:"1"`
 	ResponseStatus *int       `json:"response_status" doc:"The HTTP status of the last attempt; null if there was no answer." example:"204"`
 	Error          *string    `json:"error" doc:"Stable name of what was wrong with the last attempt; null for nothing: dns, address_not_allowed, connection_refused, unreachable, tls, timeout, connection_closed, invalid_answer, redirect, gone, status or event_pruned." example:"timeout"`
-	NextAttemptAt  *time.Time `json:"next_attempt_at" doc:"When it is due; null if it will not be tried again."`
+	NextAttemptAt  *time.Time `json:"next_attempt_at" doc:"When it is tried next, at the earliest: never before the webhook's paused_until; null if it will not be tried again."`
 	CreatedAt      time.Time  `json:"created_at" doc:"When it was made."`
 	UpdatedAt      time.Time  `json:"updated_at" doc:"When it last changed."`
 }

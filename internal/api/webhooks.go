@@ -42,6 +42,7 @@ type webhookResponse struct {
 	DisabledReason *string            `json:"disabled_reason" doc:"manual: by you; gone: it answered 410; failing: every attempt of five days failed; null while it is enabled." example:"gone"`
 	DisabledAt     *time.Time         `json:"disabled_at" doc:"Since when it is disabled; null while it is not."`
 	FailingSince   *time.Time         `json:"failing_since" doc:"The first failure since the last success; null for none."`
+	PausedUntil    *time.Time         `json:"paused_until" doc:"The time before which nothing is sent, because the last attempts failed or the receiver asked for a pause; null for no pause. A redelivery, a replay, a successful test or a change of the webhook ends it."`
 	Secret         apijson.NullString `json:"secret" doc:"The key of the signatures; shown only in the response that created it; else null." example:"whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"`
 	OldSecretUntil *time.Time         `json:"old_secret_until" doc:"Until when the secret before this one signs as well; null for none."`
 	CreatedAt      time.Time          `json:"created_at" doc:"When it was made."`
@@ -51,7 +52,7 @@ type webhookResponse struct {
 func newWebhookResponse(w webhook.Webhook) webhookResponse {
 	out := webhookResponse{
 		ID: w.ID, URL: w.URL, Description: w.Description, Events: w.Kinds, Domains: append([]db.ID{}, w.Domains...), Mailboxes: append([]db.ID{}, w.Mailboxes...),
-		IncludeContent: w.Content, Status: w.Status, DisabledReason: optionalString(w.Reason), FailingSince: optionalTime(w.FailingSince), OldSecretUntil: optionalTime(w.OldSecretUntil),
+		IncludeContent: w.Content, Status: w.Status, DisabledReason: optionalString(w.Reason), FailingSince: optionalTime(w.FailingSince), PausedUntil: optionalTime(w.PausedUntil), OldSecretUntil: optionalTime(w.OldSecretUntil),
 		CreatedAt: utcTime(w.CreatedAt), UpdatedAt: utcTime(w.UpdatedAt),
 	}
 	if w.Status == webhook.StatusDisabled {

@@ -18,6 +18,7 @@ type finishedAttempt struct {
 	item       windowDelivery
 	level      int   // level of the circuit when the attempt began
 	generation int64 // generation of the dispatcher when the attempt began
+	resumes    int64 // resumes of the circuit when the attempt began
 	result     httpResult
 	prepareErr error // why nothing was sent
 }
@@ -30,7 +31,7 @@ func (l *dispatcher) startAttempt() {
 	l.running++
 	l.started++
 	l.idleSince = time.Time{}
-	a := finishedAttempt{item: i, level: l.level, generation: l.generation}
+	a := finishedAttempt{item: i, level: l.level, generation: l.generation, resumes: l.resumes}
 	s, c := l.settings, l.client
 	go func() {
 		a.result, a.prepareErr = l.h.attempt(l.h.attemptCtx, s, c, l.id, i)
@@ -87,7 +88,7 @@ func (l *dispatcher) evaluate(a finishedAttempt) *outcome {
 		if at, ok := nextAttempt(o.tries, a.result.endedAt, a.result.retryAfter); ok {
 			o.state, o.nextAt = Pending, at
 		}
-		l.recordFailure(a.level, a.result.endedAt, a.result.retryAfter)
+		l.recordFailure(a.level, a.resumes, a.result.endedAt, a.result.retryAfter)
 		o.disableReason = l.disableReason(a.result)
 	}
 	if a.generation != l.generation { // results from before the reset don't count

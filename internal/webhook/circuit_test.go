@@ -18,13 +18,13 @@ func TestCircuit(t *testing.T) {
 		}
 	}
 	for i := range failureThreshold - 1 {
-		c.recordFailure(0, now, 0)
+		c.recordFailure(0, 0, now, 0)
 		if c.level != 0 || !c.pausedUntil.IsZero() || !c.failingSince.Equal(now) {
 			t.Fatalf("after %d failures: %+v", i+1, c)
 		}
 	}
 	for range maxConcurrent { // all running attempts fail, and count as one failure
-		c.recordFailure(0, now, 0)
+		c.recordFailure(0, 0, now, 0)
 	}
 	if c.level != 1 || c.limit != 1 || c.pausedUntil.Sub(now) < probeDelays[0] || c.pausedUntil.Sub(now) > probeDelays[0]*11/10 {
 		t.Fatalf("%+v", c)
@@ -32,13 +32,13 @@ func TestCircuit(t *testing.T) {
 	for i := range 2 * len(probeDelays) {
 		level := c.level
 		now = c.pausedUntil
-		c.recordFailure(level, now, 0)
+		c.recordFailure(level, 0, now, 0)
 		want := probeDelays[min(i+1, len(probeDelays)-1)]
 		if c.level != level+1 || c.limit != 1 || c.pausedUntil.Sub(now) < want || c.pausedUntil.Sub(now) > want*11/10 {
 			t.Fatalf("rest %d: %v, want %v", i, c.pausedUntil.Sub(now), want)
 		}
 	}
-	c.recordFailure(c.level, now, time.Hour)
+	c.recordFailure(c.level, 0, now, time.Hour)
 	if c.pausedUntil.Sub(now) != time.Hour {
 		t.Errorf("Retry-After: rests %v", c.pausedUntil.Sub(now))
 	}
@@ -52,7 +52,7 @@ func TestCircuitKeepsSchedule(t *testing.T) {
 	now := time.Unix(1_700_000_000, 0)
 	c := circuitBreaker{limit: 1}
 	for n := 1; n < len(retryDelays); n++ {
-		c.recordFailure(c.level, now, 0)
+		c.recordFailure(c.level, 0, now, 0)
 		next, _ := nextAttempt(n, now, 0)
 		if c.pausedUntil.After(next) {
 			t.Errorf("after attempt %d it rests until %v after the next is due", n, c.pausedUntil.Sub(next))

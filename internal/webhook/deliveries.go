@@ -33,7 +33,7 @@ type Delivery struct {
 	Content   bool      // its body has, or would have, the content of mail
 	Domain    db.ID     // domain of the event; 0 for none, or if the event is no longer stored
 	Attempts  int       // attempts so far
-	NextAt    time.Time // when it is due, while it is pending
+	NextAt    time.Time // when it is tried next at the earliest; zero unless it is pending and the webhook enabled
 	Code      int       // HTTP status of the last attempt; 0 for none
 	Error     string    // error of the last attempt; see Attempt
 	CreatedAt time.Time
@@ -69,12 +69,16 @@ var (
 	attemptsQuery          = db.SQL(`SELECT n, started_at, duration_us, headers, code, error, error_text, response, next_at
 		FROM webhook_attempt WHERE webhook = $1 AND id = $2 ORDER BY n DESC LIMIT $3`)
 	// A running attempt may settle the delivery before the new one begins.
-	redeliverQuery = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = $3, updated_at = $3,
+	redeliverQuery = db.SQL(`UPDATE webhook_delivery SET state = 'pending', tries = 0, due_at = 0, updated_at = $3,
 			content = (SELECT w.content FROM webhook AS w WHERE w.id = webhook_delivery.webhook)
 		WHERE webhook = $1 AND id = $2`)
 	// wakeDispatchQuery makes a node claim the webhook, if none has it.
 	wakeDispatchQuery = db.SQL(`UPDATE webhook_dispatch SET arrivals = arrivals + 1,
 			due_at = CASE WHEN due_at IS NULL OR due_at > $2 THEN CASE WHEN paused_until > $2 THEN paused_until ELSE $2 END ELSE due_at END
+		WHERE webhook = $1`)
+	// endPauseQuery also makes a node claim the webhook. The level stays: if the next attempt fails,
+	// the next pause is no shorter.
+	endPauseQuery = db.SQL(`UPDATE webhook_dispatch SET resumes = resumes + 1, paused_until = 0, arrivals = arrivals + 1, due_at = $2
 		WHERE webhook = $1`)
 )
 
@@ -87,22 +91,21 @@ var (
 // Deliveries returns a page of a webhook's deliveries, newest first: all, or those in a state. It
 // returns a fault.NotFound if there is no such webhook.
 func (h *Service) Deliveries(ctx context.Context, account, hook db.ID, state string, page db.Page) (deliveries []Delivery, more bool, err error) {
-	if _, err := h.Get(ctx, account, hook); err != nil {
+	w, err := h.Get(ctx, account, hook)
+	if err != nil {
 		return nil, false, err
 	}
+	scan := func(r db.Row) (Delivery, error) { return scanDelivery(r, w) }
 	if state != "" {
-		return db.ReadPage(ctx, h.o.DB, deliveriesByStateQuery, page, scanDelivery, hook, state)
+		return db.ReadPage(ctx, h.o.DB, deliveriesByStateQuery, page, scan, hook, state)
 	}
-	return db.ReadPage(ctx, h.o.DB, deliveriesQuery, page, scanDelivery, hook)
+	return db.ReadPage(ctx, h.o.DB, deliveriesQuery, page, scan, hook)
 }
 
 // Delivery returns a delivery with its attempts, oldest first, but only the last 100. It returns a
 // fault.NotFound if there is no such delivery.
 func (h *Service) Delivery(ctx context.Context, account, hook, id db.ID) (Delivery, []Attempt, error) {
-	if _, err := h.Get(ctx, account, hook); err != nil {
-		return Delivery{}, nil, err
-	}
-	d, err := h.delivery(ctx, hook, id)
+	d, err := h.delivery(ctx, account, hook, id)
 	if err != nil {
 		return Delivery{}, nil, err
 	}
@@ -111,27 +114,29 @@ func (h *Service) Delivery(ctx context.Context, account, hook, id db.ID) (Delive
 	return d, attempts, err
 }
 
-func (h *Service) delivery(ctx context.Context, hook, id db.ID) (Delivery, error) {
-	return db.Find(ctx, h.o.DB, deliveryQuery.With(hook, id), errDeliveryNotFound, scanDelivery)
+func (h *Service) delivery(ctx context.Context, account, hook, id db.ID) (Delivery, error) {
+	w, err := h.Get(ctx, account, hook)
+	if err != nil {
+		return Delivery{}, err
+	}
+	return db.Find(ctx, h.o.DB, deliveryQuery.With(hook, id), errDeliveryNotFound, func(r db.Row) (Delivery, error) { return scanDelivery(r, w) })
 }
 
 // DeliveryBody returns the body of a delivery: the bytes that are signed. It returns nil if they
 // contain the content of mail and the caller may not read mail, and a fault.Conflict if the event
 // is no longer stored.
 func (h *Service) DeliveryBody(ctx context.Context, account, hook, id db.ID, mail bool) ([]byte, error) {
-	if _, err := h.Get(ctx, account, hook); err != nil {
-		return nil, err
-	}
-	d, err := h.delivery(ctx, hook, id)
+	d, err := h.delivery(ctx, account, hook, id)
 	if err != nil || d.Content && !d.Test && !mail {
 		return nil, err
 	}
 	return h.body(ctx, account, hook, id, mail)
 }
 
-// Redeliver makes a delivery in any state pending again: it is tried at once, with the whole
-// schedule ahead and the same body. Earlier attempts stay. Redeliver returns a fault.Conflict if
-// the webhook is disabled, or the event is no longer stored.
+// Redeliver makes a delivery in any state pending again: it is tried at once, before the others and
+// also while the webhook is paused, with the whole schedule ahead and the same body. Earlier
+// attempts stay. Redeliver returns a fault.Conflict if the webhook is disabled, or the event is no
+// longer stored.
 func (h *Service) Redeliver(ctx context.Context, account, hook, id db.ID) (Delivery, error) {
 	w, err := h.Get(ctx, account, hook)
 	if err != nil {
@@ -149,12 +154,12 @@ func (h *Service) Redeliver(ctx context.Context, account, hook, id db.ID) (Deliv
 			return err
 		}
 		tx.AfterCommit(func() { h.wake(hook) })
-		return tx.Run(ctx, wakeDispatchQuery.With(hook, now))
+		return tx.Run(ctx, endPauseQuery.With(hook, now))
 	})
 	if err != nil {
 		return Delivery{}, err
 	}
-	return h.delivery(ctx, hook, id)
+	return h.delivery(ctx, account, hook, id)
 }
 
 // wake wakes the webhook's dispatcher, or a node that may claim the webhook, when a delivery is
@@ -190,11 +195,18 @@ func (h *Service) body(ctx context.Context, account, hook, id db.ID, mail bool) 
 	return e.Body()
 }
 
-func scanDelivery(r db.Row) (d Delivery, err error) {
+// scanDelivery scans a delivery of a webhook.
+func scanDelivery(r db.Row, w Webhook) (d Delivery, err error) {
 	err = r.Scan(&d.ID, &d.Webhook, &d.Kind, &d.State, &d.Attempts, db.TimeScanner(&d.NextAt), &d.Code, &d.Error, &d.Test,
 		db.TimeScanner(&d.CreatedAt), db.TimeScanner(&d.UpdatedAt), &d.Domain, &d.Content)
-	if d.State != Pending {
+	switch {
+	case d.State != Pending || w.Status != StatusEnabled:
 		d.NextAt = time.Time{}
+	case d.NextAt.Before(d.UpdatedAt): // redelivered
+		d.NextAt = d.UpdatedAt
+	}
+	if !d.NextAt.IsZero() && d.NextAt.Before(w.PausedUntil) {
+		d.NextAt = w.PausedUntil
 	}
 	return d, err
 }

@@ -28,7 +28,7 @@ const (
 )
 
 var (
-	dispatchStateQuery = db.SQL(`SELECT l.arrivals, l.generation, w.revision, w.account, w.status, w.url, w.secrets
+	dispatchStateQuery = db.SQL(`SELECT l.arrivals, l.generation, l.resumes, w.revision, w.account, w.status, w.url, w.secrets
 		FROM webhook_dispatch AS l JOIN webhook AS w ON w.id = l.webhook WHERE l.webhook = $1 AND l.lease = $2`)
 	dueDeliveriesQuery = db.SQL(`SELECT id, kind, attempts, tries FROM webhook_delivery
 		WHERE webhook = $1 AND state = 'pending' AND due_at <= $2 ORDER BY due_at, id LIMIT $3`)
@@ -68,9 +68,9 @@ type dispatcher struct {
 	circuitBreaker
 	client     *client
 	arrivals   int64
-	generation int64
-	disabled   bool // the webhook is disabled: no attempt starts
-	lost       bool // this node no longer has the lease
+	generation int64 // of the row of webhook_dispatch
+	disabled   bool  // the webhook is disabled: no attempt starts
+	lost       bool  // this node no longer has the lease
 	window     []windowDelivery
 	inFlight   map[db.ID]windowDelivery // in an attempt, or outcome not yet written
 	requeued   bool                     // a delivery in inFlight was settled and is due again: it was replayed
@@ -84,9 +84,9 @@ type dispatcher struct {
 	written    chan outcome
 }
 
-func (h *Service) newDispatcher(id, leaseID db.ID, c circuitBreaker) *dispatcher {
+func (h *Service) newDispatcher(id, leaseID db.ID, generation int64, c circuitBreaker) *dispatcher {
 	return &dispatcher{
-		h: h, id: id, lease: leaseID, circuitBreaker: c, moreDue: true, inFlight: map[db.ID]windowDelivery{},
+		h: h, id: id, lease: leaseID, generation: generation, circuitBreaker: c, moreDue: true, inFlight: map[db.ID]windowDelivery{},
 		finished: make(chan finishedAttempt, maxConcurrent), written: make(chan outcome, maxConcurrent),
 	}
 }
@@ -147,10 +147,10 @@ func (l *dispatcher) reload(ctx context.Context) bool {
 		return false
 	}
 	var s settings
-	var arrivals, life int64
+	var arrivals, generation, resumes int64
 	var url string
 	var sealed []byte
-	err := l.h.o.DB.One(ctx, dispatchStateQuery.With(l.id, l.lease), &arrivals, &life, &s.revision, &s.account, &s.status, &url, &sealed)
+	err := l.h.o.DB.One(ctx, dispatchStateQuery.With(l.id, l.lease), &arrivals, &generation, &resumes, &s.revision, &s.account, &s.status, &url, &sealed)
 	if errors.Is(err, db.ErrNoRow) {
 		l.lost, l.window = true, nil
 		return true
@@ -162,11 +162,12 @@ func (l *dispatcher) reload(ctx context.Context) bool {
 	if arrivals != l.arrivals {
 		l.arrivals, l.moreDue = arrivals, true
 	}
-	if life != l.generation {
-		if l.generation != 0 {
-			l.circuitBreaker = circuitBreaker{limit: 1}
-		}
-		l.generation = life
+	if generation != l.generation {
+		l.generation, l.circuitBreaker = generation, circuitBreaker{limit: 1, resumes: l.resumes}
+	}
+	if resumes != l.resumes {
+		l.resume(resumes)
+		l.window, l.moreDue = nil, true // a redelivery comes before what is in the window
 	}
 	if s.revision == l.revision {
 		return true

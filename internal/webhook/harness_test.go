@@ -60,6 +60,7 @@ type fixture struct {
 	hub     *notify.Hub
 	log     *event.Log
 	hooks   *webhook.Service
+	options webhook.Options
 	account db.ID
 	key     *secret.Key
 	ahead   atomic.Int64 // offset of the clock
@@ -96,24 +97,32 @@ func build(t testing.TB, url string, options ...option) *fixture {
 
 func furnish(t testing.TB, d *db.DB, node *lease.Node, options ...option) *fixture {
 	t.Helper()
-	h := &fixture{t: t, db: d, node: node, hub: &notify.Hub{}, key: testkit.Key(t), told: make(chan told, 1<<17), stop: func() {}}
-	creator := webhook.NewDeliveryCreator(h.hub, h.now)
-	h.log = &event.Log{
-		DB: d, Node: node, Hub: h.hub, Now: h.now, RemoveContent: func(string, json.RawMessage) (any, error) { return nil, nil },
-		OnNumbering: []func(*db.Batch){creator.CreateDeliveries}, AfterNumbering: []func(){creator.WakeDeliveries},
-	}
+	h := &fixture{t: t, db: d, node: node, key: testkit.Key(t), told: make(chan told, 1<<17), stop: func() {}}
 	yes := func(context.Context, db.ID, db.ID) (bool, error) { return true, nil }
-	o := webhook.Options{
-		DB: d, Node: node, Hub: h.hub, Events: h.log, Key: h.key, Dialer: &egress.Dialer{AllowNets: loopback, DNS: names(t)},
+	h.options = webhook.Options{
+		DB: d, Node: node, Key: h.key, Dialer: &egress.Dialer{AllowNets: loopback, DNS: names(t)},
 		Version: "test", Now: h.now, Log: slog.New(slog.NewTextHandler(loud{t}, &slog.HandlerOptions{Level: slog.LevelError})), OwnsDomain: yes, OwnsMailbox: yes,
 	}
 	for _, option := range options {
-		option(&o)
+		option(&h.options)
 	}
-	h.hooks = webhook.New(o)
-	h.hooks.Told(func(hook, event db.ID, state string, err error) { h.told <- told{hook, event, state, err} })
+	h.useHub(&notify.Hub{})
 	h.account = h.newAccount()
 	return h
+}
+
+// useHub creates the services on a hub.
+func (h *fixture) useHub(hub *notify.Hub) {
+	h.hub = hub
+	creator := webhook.NewDeliveryCreator(h.hub, h.now)
+	h.log = &event.Log{
+		DB: h.db, Node: h.node, Hub: h.hub, Now: h.now, RemoveContent: func(string, json.RawMessage) (any, error) { return nil, nil },
+		OnNumbering: []func(*db.Batch){creator.CreateDeliveries}, AfterNumbering: []func(){creator.WakeDeliveries},
+	}
+	o := h.options
+	o.Hub, o.Events = h.hub, h.log
+	h.hooks = webhook.New(o)
+	h.hooks.Told(func(hook, event db.ID, state string, err error) { h.told <- told{hook, event, state, err} })
 }
 
 // names is a resolver that knows the names of the tests' receivers.

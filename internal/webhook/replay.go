@@ -54,9 +54,10 @@ type ReplayResult struct {
 
 // Replay delivers stored events since a time again, by the webhook's current subscription. These
 // include events from before it existed and while it was disabled. With missing it leaves out
-// delivered events. Pending deliveries stay unchanged. Replay reads at most 50,000 events, and is
-// not a single transaction: after an error, events up to some time are done, and the caller may
-// repeat it. It returns a fault.Conflict if the webhook is disabled.
+// delivered events. Pending deliveries stay unchanged. A replay of any event ends the webhook's
+// pause. Replay reads at most 50,000 events, and is not a single transaction: after an error, events
+// up to some time are done, and the caller may repeat it. It returns a fault.Conflict if the webhook
+// is disabled.
 func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Time, missing bool) (ReplayResult, error) {
 	w, err := h.Get(ctx, account, hook)
 	if err != nil {
@@ -77,7 +78,11 @@ func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Ti
 		if err := h.o.DB.One(ctx, replayChunkQuery.With(account, from), &to, &count, db.TimeScanner(&last)); err != nil || count == 0 {
 			return out, err
 		}
-		n, err := h.replay(ctx, replayEventsQuery.With(account, hook, from, to, db.Micros(h.o.Now()), db.Micros(since), missing), hook)
+		wake := wakeDispatchQuery
+		if out.Deliveries == 0 {
+			wake = endPauseQuery
+		}
+		n, err := h.replay(ctx, replayEventsQuery.With(account, hook, from, to, db.Micros(h.o.Now()), db.Micros(since), missing), wake, hook)
 		if err != nil {
 			return out, err
 		}
@@ -100,13 +105,13 @@ func (h *Service) Replay(ctx context.Context, account, hook db.ID, since time.Ti
 	return out, nil
 }
 
-func (h *Service) replay(ctx context.Context, s db.Statement, hook db.ID) (n int64, err error) {
+func (h *Service) replay(ctx context.Context, s db.Statement, wake *db.Query, hook db.ID) (n int64, err error) {
 	err = h.o.DB.Tx(ctx, func(tx *db.Tx) error {
 		if n, err = tx.Exec(ctx, s); err != nil || n == 0 {
 			return err
 		}
 		tx.AfterCommit(func() { h.wake(hook) })
-		return tx.Run(ctx, wakeDispatchQuery.With(hook, db.Micros(h.o.Now())))
+		return tx.Run(ctx, wake.With(hook, db.Micros(h.o.Now())))
 	})
 	return n, err
 }

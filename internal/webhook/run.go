@@ -28,7 +28,7 @@ var (
 				AND EXISTS (SELECT 1 FROM lease WHERE id = $1 AND expires_at > {now})
 			ORDER BY due_at LIMIT $3 {skip_locked})
 		UPDATE webhook_dispatch SET lease = $1 WHERE webhook IN (SELECT webhook FROM due) AND lease IS NULL
-		RETURNING webhook, failing_since, level, paused_until`)
+		RETURNING webhook, generation, failing_since, level, paused_until, resumes`)
 	releaseLeaseQuery = db.SQL(`UPDATE webhook_dispatch SET lease = NULL, due_at = CASE WHEN paused_until > $2 THEN paused_until ELSE $2 END
 		WHERE lease IS NOT NULL AND lease = $1`)
 	releaseOneQuery = db.SQL(`UPDATE webhook_dispatch SET lease = NULL, due_at = $3 WHERE webhook = $1 AND lease = $2`)
@@ -152,9 +152,10 @@ func (h *Service) claimDue(ctx context.Context, leaseID db.ID, now time.Time, ca
 		batchers = batchers[:0]
 		b.Queue(claimQuery.With(leaseID, db.Micros(now), capacity)).Each(func(r db.Row) error {
 			var id db.ID
+			var generation int64
 			c := circuitBreaker{limit: 1}
-			err := r.Scan(&id, db.TimeScanner(&c.failingSince), &c.level, db.TimeScanner(&c.pausedUntil))
-			batchers = append(batchers, h.newDispatcher(id, leaseID, c))
+			err := r.Scan(&id, &generation, db.TimeScanner(&c.failingSince), &c.level, db.TimeScanner(&c.pausedUntil), &c.resumes)
+			batchers = append(batchers, h.newDispatcher(id, leaseID, generation, c))
 			return err
 		})
 	}})

@@ -75,21 +75,26 @@ type circuitBreaker struct {
 	level        int       // 0 while closed, otherwise the number of pauses so far
 	failingSince time.Time // the first failure since the last success; zero for none
 	pausedUntil  time.Time // no attempt before this
+	resumes      int64     // how often somebody has ended a pause
 }
 
 // recordSuccess records an attempt that the receiver accepted.
 func (c *circuitBreaker) recordSuccess() {
-	*c = circuitBreaker{limit: min(max(2*c.limit, 2), maxConcurrent)}
+	*c = circuitBreaker{limit: min(max(2*c.limit, 2), maxConcurrent), resumes: c.resumes}
 }
 
-// recordFailure records a failed attempt that began at a level. wish is the receiver's Retry-After;
-// it applies to all deliveries of the webhook.
-func (c *circuitBreaker) recordFailure(level int, now time.Time, wish time.Duration) {
+// recordFailure records a failed attempt that began at a level and after a number of resumes. wish
+// is the receiver's Retry-After; it applies to all deliveries of the webhook. An attempt that began
+// before somebody ended the pause causes no other pause.
+func (c *circuitBreaker) recordFailure(level int, resumes int64, now time.Time, wish time.Duration) {
 	c.failures++
 	if c.failingSince.IsZero() {
 		c.failingSince = now
 	}
 	c.limit = max(c.limit/2, 1)
+	if resumes != c.resumes {
+		return
+	}
 	switch {
 	case c.level == 0 && c.failures >= failureThreshold, c.level > 0 && level == c.level:
 		c.level++
@@ -100,6 +105,12 @@ func (c *circuitBreaker) recordFailure(level int, now time.Time, wish time.Durat
 		c.limit = 1
 		c.pause(now.Add(wish))
 	}
+}
+
+// resume ends the pause. A failure of the next attempt begins another one, as long as it would have
+// been without the resume.
+func (c *circuitBreaker) resume(resumes int64) {
+	c.resumes, c.pausedUntil = resumes, time.Time{}
 }
 
 func (c *circuitBreaker) pause(until time.Time) {

@@ -34,7 +34,9 @@ var (
 			AND EXISTS (SELECT 1 FROM webhook_dispatch WHERE webhook = $1 AND lease = $3)`)
 	insertAttemptQuery = db.SQL(`INSERT INTO webhook_attempt (webhook, id, n, started_at, duration_us, headers, code, error, error_text, response, next_at)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
-	updateCircuitQuery = db.SQL(`UPDATE webhook_dispatch SET failing_since = $4, level = $5, paused_until = $6
+	// A pause that began before somebody ended it must not begin again.
+	updateCircuitQuery = db.SQL(`UPDATE webhook_dispatch SET failing_since = $4, level = $5,
+			paused_until = CASE WHEN resumes = $7 THEN $6 ELSE paused_until END
 		WHERE webhook = $1 AND lease = $2 AND generation = $3`)
 	disableWebhookQuery = db.SQL(`UPDATE webhook SET status = 'disabled', reason = $3, status_at = $4, revision = revision + 1
 		WHERE id = $1 AND revision = $2 AND status = 'enabled' RETURNING account`)
@@ -58,7 +60,7 @@ func (h *Service) writeOutcome(hook db.ID, o *outcome) (err error) {
 				b.Queue(insertAttemptQuery.With(o.attemptRow(hook)...))
 				if o.circuitChanged { // outcomes may be written out of order: the latest circuit counts
 					c := o.latestCircuit.Load()
-					b.Queue(updateCircuitQuery.With(hook, o.lease, o.generation, db.Micros(c.failingSince), c.level, db.Micros(c.pausedUntil)))
+					b.Queue(updateCircuitQuery.With(hook, o.lease, o.generation, db.Micros(c.failingSince), c.level, db.Micros(c.pausedUntil), c.resumes))
 				}
 				if disabled = 0; o.disableReason != "" {
 					b.Queue(disableWebhookQuery.With(hook, o.revision, o.disableReason, db.Micros(o.result.endedAt))).Each(func(r db.Row) error { return r.Scan(&disabled) })

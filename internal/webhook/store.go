@@ -20,14 +20,15 @@ var (
 			secrets, old_until, revision, created_at, updated_at, content)
 		SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, 0, 1, $10, $10, $13
 		WHERE (SELECT COUNT(*) FROM webhook WHERE account = $2 AND status IN ('enabled', 'disabled')) < $12`)
-	insertDispatchQuery = db.SQL(`INSERT INTO webhook_dispatch (webhook, lease, due_at, arrivals, generation, failing_since, level, paused_until)
-		VALUES ($1, NULL, NULL, 0, 1, 0, 0, 0)`)
+	insertDispatchQuery = db.SQL(`INSERT INTO webhook_dispatch (webhook, lease, due_at, arrivals, generation, failing_since, level, paused_until, resumes)
+		VALUES ($1, NULL, NULL, 0, 1, 0, 0, 0, 0)`)
 	webhookQuery = db.SQL(`SELECT w.id, w.account, w.url, w.description, w.kinds, w.domains, w.mailboxes, w.status, w.reason, w.status_at,
-			w.old_until, w.created_at, w.updated_at, l.failing_since, w.revision, w.content
+			w.old_until, w.created_at, w.updated_at, l.failing_since, l.paused_until, w.revision, w.content
 		FROM webhook AS w JOIN webhook_dispatch AS l ON l.webhook = w.id
 		WHERE w.id = $2 AND w.account = $1 AND w.status IN ('enabled', 'disabled')`)
 	webhooksQuery = db.PagedSQL(`SELECT id, account, url, description, kinds, domains, mailboxes, status, reason, status_at,
-			old_until, created_at, updated_at, (SELECT failing_since FROM webhook_dispatch WHERE webhook = webhook.id), revision, content
+			old_until, created_at, updated_at, (SELECT failing_since FROM webhook_dispatch WHERE webhook = webhook.id),
+			(SELECT paused_until FROM webhook_dispatch WHERE webhook = webhook.id), revision, content
 		FROM webhook WHERE status IN ('enabled', 'disabled') AND {page account = $1}`)
 	updateWebhookQuery = db.SQL(`UPDATE webhook SET url = $3, description = $4, kinds = $5, domains = $6, mailboxes = $7,
 			status = $8, reason = $9, status_at = $10, content = $13, revision = revision + 1, updated_at = $11
@@ -41,10 +42,13 @@ var (
 	pendingOtherDomainQuery = db.SQL(`SELECT 1 FROM webhook_delivery AS d JOIN event AS e ON e.id = d.id
 		WHERE d.webhook = $1 AND d.state = 'pending' AND e.domain <> $2 LIMIT 1`)
 	// Earlier failures say nothing about another URL, or about a webhook that was enabled again.
-	resetDispatchQuery = db.SQL(`UPDATE webhook_dispatch SET generation = generation + 1, failing_since = 0, level = 0, paused_until = 0,
-			arrivals = arrivals + 1, due_at = $2
-		WHERE webhook = $1`)
+	resetDispatchQuery = db.SQL(resetDispatchSQL)
 )
+
+// resetDispatchSQL forgets the failures of a webhook.
+const resetDispatchSQL = `UPDATE webhook_dispatch SET generation = generation + 1, failing_since = 0, level = 0, paused_until = 0,
+		arrivals = arrivals + 1, due_at = $2
+	WHERE webhook = $1`
 
 // Spec describes a webhook to create.
 type Spec struct {
@@ -57,7 +61,8 @@ type Spec struct {
 	Disabled    bool
 }
 
-// Change lists the fields of a webhook to change; nil fields stay unchanged.
+// Change lists the fields of a webhook to change; nil fields stay unchanged. Any change of an enabled
+// webhook ends its pause: the failures may have been what it mends.
 type Change struct {
 	URL         *string
 	Kinds       *[]string
@@ -173,12 +178,12 @@ func (h *Service) Create(ctx context.Context, account db.ID, n Spec) (Webhook, s
 
 // Get returns a webhook of an account. It returns a fault.NotFound if there is none.
 func (h *Service) Get(ctx context.Context, account, id db.ID) (Webhook, error) {
-	return db.Find(ctx, h.o.DB, webhookQuery.With(account, id), errNotFound, scanWebhook)
+	return db.Find(ctx, h.o.DB, webhookQuery.With(account, id), errNotFound, h.scanWebhook)
 }
 
 // List returns a page of an account's webhooks, newest first.
 func (h *Service) List(ctx context.Context, account db.ID, page db.Page) (hooks []Webhook, more bool, err error) {
-	return db.ReadPage(ctx, h.o.DB, webhooksQuery, page, scanWebhook, account)
+	return db.ReadPage(ctx, h.o.DB, webhooksQuery, page, h.scanWebhook, account)
 }
 
 // maxUpdateTries is how often Update tries again after a concurrent change.
@@ -238,10 +243,13 @@ func (h *Service) update(ctx context.Context, was Webhook, c Change) error {
 		tx.AfterCommit(func() { h.notifyChanged(was.ID) })
 		err := tx.ExecOrFail(ctx, updateWebhookQuery.With(was.Account, was.ID, n.URL, n.Description, encodeList(n.Kinds), encodeList(n.Domains), encodeList(n.Mailboxes),
 			is.Status, is.Reason, db.Micros(is.StatusAt), db.Micros(now), was.revision, n.Content), errConcurrentChange)
-		if err != nil || !renew {
+		switch {
+		case err != nil || is.Status != StatusEnabled:
 			return err
+		case renew:
+			return tx.Run(ctx, resetDispatchQuery.With(was.ID, db.Micros(now)))
 		}
-		return tx.Run(ctx, resetDispatchQuery.With(was.ID, db.Micros(now)))
+		return tx.Run(ctx, endPauseQuery.With(was.ID, db.Micros(now)))
 	})
 }
 
@@ -297,7 +305,11 @@ func (h *Service) RotateSecret(ctx context.Context, account, id db.ID, overlap t
 		now := h.o.Now()
 		s.rotate(now, now.Add(min(max(overlap, 0), SecretOverlap)))
 		tx.AfterCommit(func() { h.notifyChanged(id) })
-		return tx.ExecOrFail(ctx, rotateSecretQuery.With(account, id, h.sealSecrets(s), s.oldUntil(), db.Micros(now), revision), errConcurrentChange)
+		err = tx.ExecOrFail(ctx, rotateSecretQuery.With(account, id, h.sealSecrets(s), s.oldUntil(), db.Micros(now), revision), errConcurrentChange)
+		if err != nil {
+			return err
+		}
+		return tx.Run(ctx, endPauseQuery.With(id, db.Micros(now)))
 	})
 	if err != nil {
 		return Webhook{}, "", err
@@ -318,11 +330,14 @@ func (h *Service) notifyChanged(id db.ID) {
 	h.o.Hub.Wake(notify.Key{Kind: notify.Webhook})
 }
 
-func scanWebhook(r db.Row) (w Webhook, err error) {
+func (h *Service) scanWebhook(r db.Row) (w Webhook, err error) {
 	var kinds, domains, mailboxes string
 	err = r.Scan(&w.ID, &w.Account, &w.URL, &w.Description, &kinds, &domains, &mailboxes, &w.Status, &w.Reason, db.TimeScanner(&w.StatusAt),
-		db.TimeScanner(&w.OldSecretUntil), db.TimeScanner(&w.CreatedAt), db.TimeScanner(&w.UpdatedAt), db.TimeScanner(&w.FailingSince), &w.revision, &w.Content)
+		db.TimeScanner(&w.OldSecretUntil), db.TimeScanner(&w.CreatedAt), db.TimeScanner(&w.UpdatedAt), db.TimeScanner(&w.FailingSince), db.TimeScanner(&w.PausedUntil), &w.revision, &w.Content)
 	w.Kinds = strings.Fields(kinds)
+	if w.Status != StatusEnabled || !w.PausedUntil.After(h.o.Now()) {
+		w.PausedUntil = time.Time{}
+	}
 	w.Domains, w.Mailboxes = decodeIDs(domains), decodeIDs(mailboxes)
 	return w, err
 }

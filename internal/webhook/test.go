@@ -18,16 +18,19 @@ import (
 const maxTests, maxTestsPerAccount = 32, 4
 
 var (
-	settingsQuery   = db.SQL(`SELECT url, secrets FROM webhook WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled')`)
+	settingsQuery   = db.SQL(`SELECT url, secrets, revision FROM webhook WHERE id = $2 AND account = $1 AND status IN ('enabled', 'disabled')`)
 	insertTestQuery = db.SQL(`INSERT INTO webhook_delivery (webhook, id, kind, state, attempts, tries, due_at, code, error, body, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, 1, 1, 0, $5, $6, $7, $8, $9)`)
-	errTooManyTests = fault.New(fault.RateLimited, "too_many_tests", "Many tests are being made at this moment. Try again in a few seconds.")
+	// A success says nothing about settings that changed meanwhile.
+	resetTestedQuery = db.SQL(resetDispatchSQL + ` AND EXISTS (SELECT 1 FROM webhook WHERE id = $1 AND revision = $3)`)
+	errTooManyTests  = fault.New(fault.RateLimited, "too_many_tests", "Many tests are being made at this moment. Try again in a few seconds.")
 )
 
 // Test sends a test event of a kind ("" for the first that the webhook gets) at once and returns
 // the result. It is a real delivery, signed like any other, with made-up data that has `test:
-// true`. Test makes one attempt, also for a disabled webhook. The deliveries list it, the account's
-// event log does not. It can be redelivered. Test takes up to the timeout of an attempt.
+// true`. Test makes one attempt, also for a disabled or paused webhook. A success ends the pause and
+// the webhook's failures. The deliveries list the test, the account's event log does not. It can be
+// redelivered. Test takes up to the timeout of an attempt.
 func (h *Service) Test(ctx context.Context, account, hook db.ID, kind string) (Delivery, Attempt, error) {
 	w, err := h.Get(ctx, account, hook)
 	if err != nil {
@@ -49,8 +52,9 @@ func (h *Service) Test(ctx context.Context, account, hook db.ID, kind string) (D
 	}
 	defer h.endTest(account)
 	var url string
+	var revision int64
 	var sealed []byte
-	if err := h.o.DB.One(ctx, settingsQuery.With(account, hook), &url, &sealed); err != nil {
+	if err := h.o.DB.One(ctx, settingsQuery.With(account, hook), &url, &sealed, &revision); err != nil {
 		return Delivery{}, Attempt{}, err
 	}
 	id := h.o.DB.NewID()
@@ -69,7 +73,7 @@ func (h *Service) Test(ctx context.Context, account, hook db.ID, kind string) (D
 	defer c.close()
 	ctx = context.WithoutCancel(ctx) // a canceled request is not a failure of the receiver
 	a := c.post(ctx, s.secrets, kind, id, body)
-	if err := h.saveTest(ctx, hook, id, kind, body, &a); err != nil {
+	if err := h.saveTest(ctx, hook, id, revision, kind, body, &a); err != nil {
 		return Delivery{}, Attempt{}, err
 	}
 	d, attempts, err := h.Delivery(ctx, account, hook, id)
@@ -100,15 +104,22 @@ func (h *Service) endTest(account db.ID) {
 	}
 }
 
-func (h *Service) saveTest(ctx context.Context, hook, id db.ID, kind string, body []byte, a *httpResult) error {
+func (h *Service) saveTest(ctx context.Context, hook, id db.ID, revision int64, kind string, body []byte, a *httpResult) error {
 	o := outcome{n: 1, state: Delivered}
 	o.item.id, o.result = id, *a
 	if !a.accepted() {
 		o.state = Failed
 	}
-	return h.o.DB.Run(ctx,
-		insertTestQuery.With(hook, id, kind, o.state, a.code, a.errorCode, string(body), db.Micros(a.startedAt), db.Micros(a.endedAt)),
-		insertAttemptQuery.With(o.attemptRow(hook)...))
+	return h.o.DB.Tx(ctx, func(tx *db.Tx) error {
+		err := tx.Run(ctx,
+			insertTestQuery.With(hook, id, kind, o.state, a.code, a.errorCode, string(body), db.Micros(a.startedAt), db.Micros(a.endedAt)),
+			insertAttemptQuery.With(o.attemptRow(hook)...))
+		if err != nil || !a.accepted() {
+			return err
+		}
+		tx.AfterCommit(func() { h.wake(hook) })
+		return tx.Run(ctx, resetTestedQuery.With(hook, db.Micros(h.o.Now()), revision))
+	})
 }
 
 // examples are real events, written by the API's TestPayloads.

@@ -72,8 +72,11 @@ type Webhook struct {
 	OldSecretUntil time.Time
 	// FailingSince is the time of the first failure since the last success; zero for none.
 	FailingSince time.Time
-	CreatedAt    time.Time
-	UpdatedAt    time.Time
+	// PausedUntil is the time before which no attempt starts, since the last ones failed or the
+	// receiver requested it; zero for no pause, and while the webhook is disabled.
+	PausedUntil time.Time
+	CreatedAt   time.Time
+	UpdatedAt   time.Time
 
 	revision int64
 }

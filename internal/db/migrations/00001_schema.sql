@@ -644,7 +644,8 @@ CREATE TABLE webhook_dispatch (
   generation    BIGINT NOT NULL, -- rises when the columns below are reset
   failing_since BIGINT NOT NULL, -- the first failure since the last success; 0 for none
   level         BIGINT NOT NULL, -- number of failed trials in a row, each after a pause
-  paused_until  BIGINT NOT NULL  -- no attempt before this
+  paused_until  BIGINT NOT NULL, -- no attempt before this; 0 for none
+  resumes       BIGINT NOT NULL  -- rises when somebody ends the pause
 ) {hot};
 CREATE INDEX webhook_dispatch_due ON webhook_dispatch (due_at) WHERE lease IS NULL AND due_at IS NOT NULL;
 CREATE INDEX webhook_dispatch_lease ON webhook_dispatch (lease, webhook) WHERE lease IS NOT NULL;
@@ -658,7 +659,7 @@ CREATE TABLE webhook_delivery (
   state      {text} NOT NULL,
   attempts   BIGINT NOT NULL,
   tries      BIGINT NOT NULL, -- position in the retry schedule: attempts since the last reset
-  due_at     BIGINT NOT NULL,
+  due_at     BIGINT NOT NULL, -- 0: before all others, since somebody redelivered it
   code       BIGINT NOT NULL, -- HTTP status of the last attempt; 0 for none
   error      TEXT NOT NULL,   -- of the last attempt; '' for none
   body       TEXT NOT NULL,   -- body of a test; others are generated from the event
