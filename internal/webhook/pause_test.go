@@ -101,10 +101,9 @@ func TestPauseEnds(t *testing.T) {
 				}
 				w, _ := one.create(r.URL)
 				one.run()
-				one.record(event.Bounce, 1)
+				one.record(event.Bounce, 3) // two of them are due at once, but for the pause
 				r.next()
 				first := one.outcome().event
-				one.record(event.Bounce, 2) // due at once, but for the pause
 				waiting := one.newest()
 				for _, h := range []*fixture{one, two} {
 					is := h.hook(w.ID)
