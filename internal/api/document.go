@@ -259,6 +259,14 @@ func (v jsonValue) MarshalJSON() ([]byte, error) {
 
 func (jsonValue) schema(*schemas) *schema { return &schema{} }
 
+// jsonValueOrNull is a JSON value of a response, which may be null.
+type jsonValueOrNull json.RawMessage
+
+// MarshalJSON returns the value itself.
+func (v jsonValueOrNull) MarshalJSON() ([]byte, error) { return jsonValue(v).MarshalJSON() }
+
+func (jsonValueOrNull) schema(*schemas) *schema { return &schema{Type: anyType} }
+
 // jsonObject is a JSON object, unchanged from the input.
 type jsonObject json.RawMessage
 

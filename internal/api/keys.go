@@ -53,8 +53,8 @@ func optionalString(s string) *string {
 	return &s
 }
 
-// utcTime converts a time to UTC, with the precision of the database.
-func utcTime(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+// utcTime converts a time to UTC, with the precision of responses.
+func utcTime(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }
 
 // optionalTime converts the zero time to null.
 func optionalTime(t time.Time) *time.Time {

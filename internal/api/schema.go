@@ -44,9 +44,18 @@ type schema struct {
 	AnyOf                []*schema          `json:"anyOf,omitempty"`
 }
 
+// anyType is the type of a value of any type.
+const anyType = "any"
+
 // MarshalJSON encodes the type of a nullable value as a list.
 func (s *schema) MarshalJSON() ([]byte, error) {
 	type plain schema
+	if s.Type == anyType {
+		return json.Marshal(struct {
+			Type []string `json:"type"`
+			*plain
+		}{[]string{"string", "number", "boolean", "array", "object", "null"}, (*plain)(s)})
+	}
 	if !s.Nullable {
 		return json.Marshal((*plain)(s))
 	}

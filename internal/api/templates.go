@@ -72,7 +72,7 @@ type templateVariableResponse struct {
 	Key      string             `json:"key" doc:"A name such as order or user.name." example:"user.name"`
 	Type     apijson.NullString `json:"type" enum:"string,number,boolean,array,object" doc:"What a given value must be; null for anything." example:"string"`
 	Required bool               `json:"required" doc:"Whether a send without it is refused."`
-	Fallback jsonValue          `json:"fallback" doc:"What is used when it is not given; null for nothing."`
+	Fallback jsonValueOrNull    `json:"fallback" doc:"What is used when it is not given; null for nothing."`
 }
 
 type templateVariableRequest struct {

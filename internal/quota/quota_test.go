@@ -313,7 +313,7 @@ func TestWarning(t *testing.T) {
 		all.Wait()
 		found := h.events()
 		if len(found) != 1 || found[0].Type != event.RateLimitWarning ||
-			string(found[0].Data) != `{"name":"sends_per_hour","window":"hour","limit":1000,"used":800,"resets_at":"2026-05-04T11:00:00Z","api_key_id":null}` {
+			string(found[0].Data) != `{"name":"sends_per_hour","window":"hour","limit":1000,"used":800,"resets_at":"2026-05-04T11:00:00.000Z","api_key_id":null}` {
 			h.Fatalf("events: %v %s", found, found[0].Data)
 		}
 		only(two, 1, 7)
