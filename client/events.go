@@ -28,6 +28,7 @@ type EventFilter struct {
 	Recipient string   // only for this address
 	DomainID  string   // only for this domain
 	MailboxID string   // only for this mailbox
+	Tags      []string // only for sent messages with one of these tags, at most 10
 
 	// Time of the event; not for streams.
 	CreatedAfter  time.Time // inclusive
@@ -41,6 +42,7 @@ func (f EventFilter) query() url.Values {
 	set(q, "recipient", f.Recipient)
 	set(q, "domain_id", f.DomainID)
 	set(q, "mailbox_id", f.MailboxID)
+	set(q, "tag", strings.Join(f.Tags, ","))
 	for name, t := range map[string]time.Time{"created_after": f.CreatedAfter, "created_before": f.CreatedBefore} {
 		if !t.IsZero() {
 			q.Set(name, t.UTC().Format(time.RFC3339Nano))
@@ -70,6 +72,7 @@ type MessageData struct {
 	MessageID string          `json:"message_id"` // header field, with angle brackets
 	ThreadID  string          `json:"thread_id"`
 	Metadata  json.RawMessage `json:"metadata"` // as given in the send
+	Tags      []string        `json:"tags"`
 	Recipient string          `json:"recipient"`
 	Sequence  int             `json:"sequence"` // increases by one with each event of a delivery
 }

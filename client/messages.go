@@ -8,6 +8,8 @@ import (
 	"io"
 	"iter"
 	"net/http"
+	"net/url"
+	"strings"
 	"time"
 )
 
@@ -21,6 +23,7 @@ type Message struct {
 	MessageID  string          `json:"message_id"` // header field, with angle brackets
 	ThreadID   string          `json:"thread_id"`  // "" if it has none
 	Metadata   json.RawMessage `json:"metadata"`
+	Tags       []string        `json:"tags"`
 	Size       int64           `json:"size"`       // bytes of the whole message
 	Recipients []Recipient     `json:"recipients"` // including blind copies
 	SendAt     *time.Time      `json:"send_at"`    // while it is scheduled
@@ -63,13 +66,51 @@ type Attempt struct {
 	Transcript   string    `json:"transcript"` // of the SMTP session
 }
 
-// MessageFilter selects messages; the zero value selects all.
-type MessageFilter struct{}
+// MessageFilter selects messages; the zero value selects all. A message must match all fields that
+// are set.
+type MessageFilter struct {
+	Recipient    string            // an address, or a domain
+	From         string            // an address, or a domain
+	Subject      string            // words that the subject contains, in any order
+	Status       State             // state of the message as a whole
+	Metadata     map[string]string // members of the metadata with these values
+	MetadataKeys []string          // members of the metadata with any value
+	Tags         []string          // one of these tags, at most 10
+	ThreadID     string
+	MailboxID    string // mailbox that submitted it
+	DomainID     string // sending domain
+
+	// Time of acceptance.
+	CreatedAfter  time.Time // inclusive
+	CreatedBefore time.Time // exclusive
+}
+
+func (f MessageFilter) query() url.Values {
+	q := url.Values{}
+	set(q, "recipient", f.Recipient)
+	set(q, "from", f.From)
+	set(q, "subject", f.Subject)
+	set(q, "status", string(f.Status))
+	for key, value := range f.Metadata {
+		q.Set("metadata["+key+"]", value)
+	}
+	set(q, "metadata_key", strings.Join(f.MetadataKeys, ","))
+	set(q, "tag", strings.Join(f.Tags, ","))
+	set(q, "thread_id", f.ThreadID)
+	set(q, "mailbox_id", f.MailboxID)
+	set(q, "domain_id", f.DomainID)
+	for name, t := range map[string]time.Time{"created_after": f.CreatedAfter, "created_before": f.CreatedBefore} {
+		if !t.IsZero() {
+			q.Set(name, t.UTC().Format(time.RFC3339Nano))
+		}
+	}
+	return q
+}
 
 // ListMessages returns a page of sent messages, newest first: those of the API and those submitted
 // by mailboxes.
-func (c *Client) ListMessages(ctx context.Context, _ MessageFilter, p Paging) (*Page[Message], error) {
-	return list[Message](ctx, c, "/outbound/messages", nil, p)
+func (c *Client) ListMessages(ctx context.Context, f MessageFilter, p Paging) (*Page[Message], error) {
+	return list[Message](ctx, c, "/outbound/messages", f.query(), p)
 }
 
 // Messages iterates over all matching sent messages, newest first. It stops after an error.

@@ -56,6 +56,7 @@ type Send struct {
 
 	Headers   map[string]string `json:"headers,omitempty"`     // X- fields, Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence, References
 	Metadata  any               `json:"metadata,omitempty"`    // encodes to a JSON object, at most 16 KiB; returned in responses and events
+	Tags      []string          `json:"tags,omitempty"`        // at most 10, to find and count messages by: letters, digits, dots, colons, hyphens and underscores
 	ThreadID  string            `json:"thread_id,omitempty"`   // generated if empty
 	InReplyTo string            `json:"in_reply_to,omitempty"` // Message-ID of the message that it replies to
 	SendAt    time.Time         `json:"send_at,omitzero"`      // up to 30 days ahead; zero: now
@@ -97,6 +98,7 @@ type AcceptedMessage struct {
 	ThreadID   string              `json:"thread_id"`
 	Recipients []AcceptedRecipient `json:"recipients"` // each address once
 	Metadata   json.RawMessage     `json:"metadata"`
+	Tags       []string            `json:"tags"`
 	SendAt     *time.Time          `json:"send_at"` // nil unless it is scheduled
 	CreatedAt  time.Time           `json:"created_at"`
 

@@ -21,6 +21,7 @@ type StatsQuery struct {
 	From     time.Time // zero: 30 days or 24 hours, including the current period
 	To       time.Time // zero: now
 	DomainID string    // "" for all domains
+	Tag      string    // only messages with this tag; "" for all
 }
 
 // Stats are the statistics of an account, or of one of its domains.
@@ -60,6 +61,7 @@ func (c *Client) GetStats(ctx context.Context, q StatsQuery) (*Stats, error) {
 	params := url.Values{}
 	set(params, "by", q.By)
 	set(params, "domain_id", q.DomainID)
+	set(params, "tag", q.Tag)
 	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
 		if !at.IsZero() {
 			params.Set(name, at.UTC().Format(time.RFC3339Nano))

@@ -163,6 +163,7 @@ type TemplateSend struct {
 
 	Headers        map[string]string `json:"headers,omitempty"`
 	Metadata       any               `json:"metadata,omitempty"`
+	Tags           []string          `json:"tags,omitempty"`
 	ThreadID       string            `json:"thread_id,omitempty"`
 	InReplyTo      string            `json:"in_reply_to,omitempty"`
 	SendAt         time.Time         `json:"send_at,omitzero"`

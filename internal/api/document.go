@@ -30,7 +30,7 @@ Errors are problems (RFC 9457) whose ` + "`code`" + ` is stable. A request that 
 Limits are told in ` + "`RateLimit-Policy` and `RateLimit`" + ` (draft-ietf-httpapi-ratelimit-headers): requests a second with every answer, messages an hour and a day and recipients a day with the answers to sends. What is too much is answered with status 429 and ` + "`Retry-After`" + `, and did nothing. Hours and days are those of UTC.`
 
 // tags are the resources, in the order of the API reference.
-var tags = [...]tag{
+var tags = [...]tagObject{
 	{Name: "Domains", Description: "Names that you own, and the DNS records that each needs."},
 	{Name: "Mailboxes", Description: "Addresses with a password, for mail programs."},
 	{Name: "Aliases", Description: "Addresses whose mail goes to others."},

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/tag"
 )
 
 type eventResponse struct {
@@ -51,11 +52,15 @@ type eventFilterParams struct {
 	Recipient string   `query:"recipient" doc:"Only events about this recipient, in any case." example:"bob@example.org"`
 	DomainID  string   `query:"domain_id" format:"uuid" doc:"Only events of this domain: of what it sent, of its mailboxes, and its own."`
 	MailboxID string   `query:"mailbox_id" format:"uuid" doc:"Only events of this mailbox: what arrived there."`
+	Tags      []string `query:"tag" doc:"Only events of sent messages with one of these tags, separated by commas; at most 10." example:"welcome,trial"`
 }
 
 // filter converts the parameters and adds their faults.
 func (in *eventFilterParams) filter(bad *fault.FieldErrors) event.Filter {
-	f := event.Filter{Kinds: in.Types}
+	f := event.Filter{Kinds: in.Types, Tags: in.Tags}
+	if err := tag.CheckFilter(in.Tags); err != nil {
+		bad.Add("tag", err.Code, "%s", err.Message)
+	}
 	for _, kind := range in.Types {
 		if !slices.Contains(event.Kinds[:], kind) {
 			bad.Add("type", "unknown_type", "The kinds of event are %s.", strings.Join(event.Kinds[:], ", "))

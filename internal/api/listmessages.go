@@ -21,6 +21,7 @@ type listMessagesInput struct {
 	Status        string            `query:"status" enum:"scheduled,queued,sending,deferred,delivered,bounced,complained,suppressed,failed,cancelled" doc:"Only messages that stand so."`
 	Metadata      map[string]string `query:"metadata" doc:"Only messages whose metadata has these members: metadata[order]=42. Strings, numbers, true, false and null are compared as they are written; only the outermost members count, and of those the first 32 in alphabetical order."`
 	MetadataKey   []string          `query:"metadata_key" doc:"Only messages whose metadata has these members, whatever their values, separated by commas." example:"order"`
+	Tags          []string          `query:"tag" doc:"Only messages with one of these tags, separated by commas; at most 10." example:"welcome,trial"`
 	ThreadID      string            `query:"thread_id" doc:"Only messages of this thread." example:"order-42"`
 	MailboxID     string            `query:"mailbox_id" format:"uuid" doc:"Only messages that this mailbox submitted."`
 	DomainID      string            `query:"domain_id" format:"uuid" doc:"Only messages sent from this domain."`
@@ -32,7 +33,7 @@ type listMessagesInput struct {
 func (in *listMessagesInput) filter(bad *fault.FieldErrors) index.Filter {
 	f := index.Filter{
 		Recipient: in.Recipient, From: in.From, Subject: in.Subject, Status: queue.State(in.Status), Metadata: in.Metadata,
-		MetadataKeys: in.MetadataKey, Thread: in.ThreadID,
+		MetadataKeys: in.MetadataKey, Tags: in.Tags, Thread: in.ThreadID,
 	}
 	f.Since, f.Until = parseTime(bad, "created_after", in.CreatedAfter), parseTime(bad, "created_before", in.CreatedBefore)
 	return f

@@ -21,8 +21,8 @@ func TestFindMessages(t *testing.T) {
 			status(t, "sending", a, 202)
 			return into(t, a)["id"].(string)
 		}
-		one := post(object{"to": []string{"Delivered+One@simulator.test"}, "subject": "Ihre Bestellung #42: größer!", "metadata": object{"order": 42, "a[b]": "x & y"}, "thread_id": "order/42"})
-		two := post(object{"to": []string{"bob@demo.test"}, "bcc": []string{"delivered+two@simulator.test"}, "subject": "Order 43", "metadata": object{"order": 43, "deep": object{}}})
+		one := post(object{"to": []string{"Delivered+One@simulator.test"}, "subject": "Ihre Bestellung #42: größer!", "metadata": object{"order": 42, "a[b]": "x & y"}, "thread_id": "order/42", "tags": []string{"order", "v1.0:x"}})
+		two := post(object{"to": []string{"bob@demo.test"}, "bcc": []string{"delivered+two@simulator.test"}, "subject": "Order 43", "metadata": object{"order": 43, "deep": object{}}, "tags": []string{"order", "Order", "order"}})
 		three := post(object{"from_email": "zoe@other.test", "to": []string{"delivered@simulator.test"}, "subject": "Later", "send_at": time.Now().Add(time.Hour)})
 		for query, want := range map[string][]string{
 			"": {three, two, one},
@@ -39,6 +39,11 @@ func TestFindMessages(t *testing.T) {
 			"metadata[order]=42&metadata[x]=":              {},
 			"metadata_key=order":                           {two, one},
 			"metadata_key=order,deep":                      {two},
+			"tag=order":                                    {two, one},
+			"tag=Order":                                    {two},
+			"tag=v1.0:x,Order,none":                        {two, one},
+			"tag=order&metadata[order]=43":                 {two},
+			"tag=orders":                                   {},
 			"thread_id=order%2F42":                         {one},
 			"status=scheduled":                             {three},
 			"domain_id=" + other:                           {three},
@@ -73,8 +78,9 @@ func TestFindMessages(t *testing.T) {
 			"created_after invalid_time", "created_before invalid_time", "mailbox_id not_found", "domain_id not_found",
 			"recipient invalid_address", "from invalid_address", "subject no_words", "thread_id invalid_thread_id")
 		refused(t, "all that is wrong", s.API("GET", "/outbound/messages?after=x&created_after=today&created_before=2026-01-02&mailbox_id=x&domain_id=y&"+
-			"recipient=a+b&from=%2C%2C&subject=%21%21&thread_id=%0A", nil), 422, "validation_failed",
+			"recipient=a+b&from=%2C%2C&subject=%21%21&thread_id=%0A&tag=a+b", nil), 422, "validation_failed",
 			"after invalid_cursor", "created_after invalid_time", "created_before invalid_time", "mailbox_id not_found", "domain_id not_found",
-			"recipient invalid_address", "from invalid_address", "subject no_words", "thread_id invalid_thread_id")
+			"recipient invalid_address", "from invalid_address", "subject no_words", "tag invalid_tag", "thread_id invalid_thread_id")
+		refused(t, "many tags", s.API("GET", "/outbound/messages?tag=1,2,3,4,5,6,7,8,9,10,11", nil), 422, "validation_failed", "tag too_many_tags")
 	})
 }

@@ -299,14 +299,14 @@ type openAPI struct {
 	OpenAPI    string                                 `json:"openapi"`
 	Info       map[string]string                      `json:"info"`
 	Servers    []map[string]string                    `json:"servers"`
-	Tags       []tag                                  `json:"tags"`
+	Tags       []tagObject                            `json:"tags"`
 	Paths      map[string]map[string]*operationObject `json:"paths"` // by path and method
 	Webhooks   map[string]map[string]*operationObject `json:"webhooks"`
 	Components components                             `json:"components"`
 	Security   []map[string][]string                  `json:"security"`
 }
 
-type tag struct {
+type tagObject struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 }

@@ -29,6 +29,7 @@ type SendFields struct {
 	Attachments []attachmentRequest `json:"attachments,omitempty" maxItems:"10" doc:"At most 10, and 25 MB (26,214,400 bytes) together when decoded."`
 	Headers     map[string]string   `json:"headers,omitempty" doc:"Custom header fields: X- fields, Auto-Submitted, Feedback-ID, In-Reply-To, List-Id, Precedence and References. At most 50, of 16 KiB together; names of the service (X-Mailstead-, X-Service-) are refused." example:"{\"X-Order\":\"42\"}"`
 	Metadata    jsonObject          `json:"metadata,omitempty" doc:"Your own data, at most 16 KiB; it is in the answer and in every event." example:"{\"order\":42}"`
+	Tags        []string            `json:"tags,omitempty" doc:"Words by which you find and count messages, at most 10: each of 1 to 64 letters (a to z, A to Z), digits, dots, colons, hyphens and underscores. They are in responses and in every event. Case matters, repetitions don't." example:"welcome"`
 	ThreadID    string              `json:"thread_id,omitempty" doc:"Groups messages: 1 to 255 printable characters. The mail is written as an answer to the newest message of the thread, unless in_reply_to says otherwise. When left out it is the thread of what is answered, or a new one." example:"order-42"`
 	InReplyTo   string              `json:"in_reply_to,omitempty" doc:"The Message-ID of the message that this answers, sent or received." example:"<abc@example.org>"`
 	SendAt      time.Time           `json:"send_at,omitempty" doc:"When to send, up to 30 days ahead; at once when left out, or up to five minutes past. How long delivery is tried counts from then."`
@@ -70,6 +71,7 @@ type acceptedMessageResponse struct {
 	ThreadID   string          `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
 	Recipients []sendRecipient `json:"recipients" doc:"Every recipient, each address once."`
 	Metadata   jsonObject      `json:"metadata" doc:"As it was given."`
+	Tags       []string        `json:"tags" doc:"As they were given, each once." example:"welcome"`
 	SendAt     *time.Time      `json:"send_at" doc:"When it will be sent, if it is scheduled; else null."`
 	CreatedAt  time.Time       `json:"created_at" doc:"When it was accepted."`
 }
@@ -114,7 +116,7 @@ func (in *sendRequest) outboundRequest(files *spool, bad fault.FieldErrors) outb
 func (in *SendFields) outboundRequest(files *spool, bad fault.FieldErrors) outbound.SendRequest {
 	s := outbound.SendRequest{
 		FromEmail: in.FromEmail, FromName: in.FromName, To: in.To, Cc: in.Cc, Bcc: in.Bcc, ReplyTo: in.ReplyTo,
-		Headers: in.Headers, Metadata: json.RawMessage(in.Metadata), ThreadID: in.ThreadID, InReplyTo: in.InReplyTo,
+		Headers: in.Headers, Metadata: json.RawMessage(in.Metadata), Tags: in.Tags, ThreadID: in.ThreadID, InReplyTo: in.InReplyTo,
 		SendAt: in.SendAt, RequestFaults: bad,
 		Unsubscribe: (*outbound.Unsubscribe)(in.Unsubscribe),
 	}
@@ -135,7 +137,7 @@ func newSendResponse(results []outbound.SendResult) acceptedMessageResponse {
 func newAcceptedMessageResponse(a outbound.AcceptedMessage) acceptedMessageResponse {
 	out := acceptedMessageResponse{
 		ID: a.ID, Status: a.Status, MessageID: a.MessageID, ThreadID: a.ThreadID, SendAt: optionalTime(a.SendAt),
-		Metadata: jsonObject(a.Metadata), CreatedAt: utcTime(a.CreatedAt),
+		Metadata: jsonObject(a.Metadata), Tags: a.Tags, CreatedAt: utcTime(a.CreatedAt),
 	}
 	for _, to := range a.Recipients {
 		out.Recipients = append(out.Recipients, sendRecipient{Email: to.Email, Type: to.Type, Status: to.Status, Reason: apijson.NullString(to.Reason)})

@@ -24,6 +24,7 @@ type MessageFields struct {
 	MessageID       string          `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
 	ThreadID        *string         `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
 	Metadata        jsonObject      `json:"metadata" doc:"As it was given with the send."`
+	Tags            []string        `json:"tags" doc:"As they were given with the send, each once." example:"welcome"`
 	Size            int64           `json:"size" doc:"Of the whole message, in bytes."`
 	TemplateID      *db.ID          `json:"template_id" doc:"The template that it was made of; null for none."`
 	TemplateVersion apijson.NullInt `json:"template_version" doc:"The version of that template; null for none." example:"3"`
@@ -110,7 +111,7 @@ func newMessageResponse(m outbound.Message) messageResponse {
 func newMessageFields(m outbound.Message) MessageFields {
 	out := MessageFields{
 		ID: m.ID, ContentOmitted: m.Redacted, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optionalString(m.ThreadID),
-		Metadata: jsonObject(m.Metadata), Size: m.Size, SendAt: optionalTime(m.SendAt), CreatedAt: utcTime(m.CreatedAt),
+		Metadata: jsonObject(m.Metadata), Tags: m.Tags, Size: m.Size, SendAt: optionalTime(m.SendAt), CreatedAt: utcTime(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {
 		out.MailboxID = &m.Mailbox

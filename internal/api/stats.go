@@ -9,6 +9,7 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/stat"
+	"github.com/mailstead/mailstead/internal/tag"
 )
 
 type getStatsInput struct {
@@ -16,6 +17,7 @@ type getStatsInput struct {
 	To       string `query:"to" format:"date-time" doc:"Only periods that begin before this time; by default now, so that the last one is not over yet." example:"2026-02-01T00:00:00Z"`
 	By       string `query:"by" enum:"day,hour" default:"day" doc:"How long a period is, in UTC. Hours are kept for 90 days, days for ever; 750 periods can be asked for."`
 	DomainID string `query:"domain_id" format:"uuid" doc:"Only what was sent from this domain, or arrived in its mailboxes."`
+	Tag      string `query:"tag" doc:"Only messages sent with this tag, counted some seconds later. Of each day, the first 1,000 different tags are counted; their days are kept for 750 days." example:"welcome"`
 }
 
 // StatsCounts are the counts of a period. It is exported because it is embedded.
@@ -62,7 +64,10 @@ const maxPeriods = 750
 
 // query converts the input to a query, except for its domain.
 func (in *getStatsInput) query(now time.Time, bad *fault.FieldErrors) stat.Query {
-	q := stat.Query{Interval: stat.Day, To: now}
+	q := stat.Query{Interval: stat.Day, To: now, Tag: in.Tag}
+	if in.Tag != "" && !tag.Valid(in.Tag) {
+		bad.Add("tag", "invalid_tag", "%s", tag.Rule)
+	}
 	usual := 30
 	if in.By == "hour" {
 		q.Interval, usual = stat.Hour, 24
@@ -91,6 +96,8 @@ func (in *getStatsInput) query(now time.Time, bad *fault.FieldErrors) stat.Query
 		bad.Add("to", "out_of_range", "Give a time of the years 1 to 9998.")
 	case q.PeriodCount() > maxPeriods:
 		bad.Add("from", "too_many_periods", "There are %d periods at most between from and to.", maxPeriods)
+	case q.Tag != "" && q.Interval == stat.Day && q.Start().Before(now.Add(-stat.TagRetention).Truncate(stat.Day)):
+		bad.Add("from", "too_old", "The days of a tag are kept for %d days.", int(stat.TagRetention/stat.Day))
 	case q.Interval == stat.Hour && q.Start().Before(now.Add(-stat.HourlyRetention)):
 		bad.Add("from", "too_old", "Hours are kept for %d days; ask for days.", int(stat.HourlyRetention/stat.Day))
 	}

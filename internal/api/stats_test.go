@@ -18,7 +18,7 @@ func TestStats(t *testing.T) {
 		for _, change := range []object{
 			{"to": []string{"delivered@simulator.test", "bounced@simulator.test", "suppressed@simulator.test"}},
 			{"to": []string{"bob@demo.test"}},
-			{"from_email": "zoe@other.test", "to": []string{"delivered@simulator.test", "complained@simulator.test"}},
+			{"from_email": "zoe@other.test", "tags": []string{"trial"}, "to": []string{"delivered@simulator.test", "complained@simulator.test"}},
 		} {
 			status(t, "sending", s.API("POST", "/outbound/send", mail(change)), 202)
 		}
@@ -37,6 +37,12 @@ func TestStats(t *testing.T) {
 			}
 			return ""
 		})
+		servertest.Eventually(t, func() string {
+			if got := totals(s.Dev.APIKey, "?tag=trial"); got != others {
+				return got
+			}
+			return ""
+		})
 		restricted := into(t, s.API("POST", "/api-keys", object{"name": "one", "domain": "other.test", "scopes": []string{"stats.read"}}))["key"].(string)
 		foreign := stranger(t, s)
 		for _, c := range []struct{ key, query, want string }{
@@ -44,6 +50,10 @@ func TestStats(t *testing.T) {
 			{s.Dev.APIKey, "?domain_id=" + other, others},
 			{s.Dev.APIKey, "?by=day&from=2025-01-01T00:00:00Z&to=2026-01-01T00:00:00Z", none},
 			{restricted, "", others},
+			{restricted, "?tag=trial", others},
+			{s.Dev.APIKey, "?tag=Trial", none},
+			{s.Dev.APIKey, "?tag=trial&domain_id=" + s.Dev.Domain.ID.String(), none},
+			{foreign, "?tag=trial", none},
 			{restricted, "?domain_id=" + other, others},
 			{foreign, "", none},
 			{foreign, "?domain_id=" + other, none},
@@ -68,6 +78,8 @@ func TestStats(t *testing.T) {
 			t.Errorf("%d days: %v", len(days), days)
 		}
 
+		refused(t, "an old tag", s.API("GET", "/stats?tag=trial&from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", nil), 422, "validation_failed", "from too_old")
+		refused(t, "no tag", s.API("GET", "/stats?tag=a+b", nil), 422, "validation_failed", "tag invalid_tag")
 		refused(t, "an unknown period", s.API("GET", "/stats?by=week", nil), 422, "validation_failed", "by unknown_value")
 		refused(t, "all that is wrong", s.API("GET", "/stats?from=today&to=2026-01-01&domain_id=x", nil), 422, "validation_failed",
 			"to invalid_time", "from invalid_time", "domain_id not_found")

@@ -22,7 +22,7 @@ var layers = map[string]int{
 	"apijson":  ground, // used like encoding/json
 	"heaptest": ground, // helper for tests of all packages
 	"needtest": ground, // likewise
-	"address":  1, "secret": 1, "dns": 1, "db": 1,
+	"address":  1, "secret": 1, "dns": 1, "db": 1, "tag": 1,
 	"testkit": 2, // helper for tests of the layers above
 	"lease":   2, "message": 2, "smtpclient": 2, "notify": 2, "egress": 2, "datadir": 2,
 	"blob": 3, "mailauth": 3, "event": 3, "template": 3, "ratelimit": 3, "credential": 3, "cert": 3, "idempotency": 3, "summary": 3, "retention": 3, "bounce": 3, "mailfile": 3, "audit": 3,
@@ -45,7 +45,7 @@ const (
 )
 
 // pure lists packages that must not depend on db, not even through another package.
-var pure = []string{"address", "apijson", "bytesize", "fault", "lru", "secret", "dns", "message", "smtpclient", "mailauth", "egress", "summary", "bounce", "mailfile"}
+var pure = []string{"address", "apijson", "bytesize", "fault", "lru", "secret", "dns", "tag", "message", "smtpclient", "mailauth", "egress", "summary", "bounce", "mailfile"}
 
 // anyTest lists the helpers that tests of all layers may use: they start the whole service, or call
 // it from outside.

@@ -17,22 +17,38 @@ func (h *fixture) sending() {
 	a, err := h.c.Send(ctx, &client.Send{
 		FromEmail: "alice@demo.test", FromName: "Alice", To: []string{"Bob <bob@demo.test>"}, Cc: []string{"delivered@simulator.test"}, Bcc: []string{"alice@demo.test"},
 		ReplyTo: "support@demo.test", Subject: "<Grüße>", Text: "Hello", HTML: "<p>Hello</p>", Headers: map[string]string{"X-Order": "42"},
-		Metadata: json.RawMessage(metadata), ThreadID: "order-42", InReplyTo: "<a@demo.test>",
+		Metadata: json.RawMessage(metadata), Tags: []string{"receipt", "shop", "receipt"}, ThreadID: "order-42", InReplyTo: "<a@demo.test>",
 		Attachments: []client.Attachment{client.File("fixture_test.go"), client.Bytes("empty", nil),
 			{Filename: "x", ContentType: "image/png", ContentID: "logo", Disposition: "inline", Content: strings.NewReader("png")}},
 	})
 	h.want("sending", err)
-	if a.Status != client.Queued || a.ThreadID != "order-42" || string(a.Metadata) != metadata || len(a.Recipients) != 3 || a.Recipients[2].Type != "bcc" ||
+	if a.Status != client.Queued || a.ThreadID != "order-42" || string(a.Metadata) != metadata || strings.Join(a.Tags, " ") != "receipt shop" || len(a.Recipients) != 3 || a.Recipients[2].Type != "bcc" ||
 		a.MessageID != "<"+a.ID+"@demo.test>" || a.Replayed || a.SendAt != nil {
 		h.Errorf("accepted %+v", a)
 	}
 	m := h.await(a.ID, settled)
-	if m.Status != client.Delivered || m.Subject != "<Grüße>" || string(m.Metadata) != metadata || m.ThreadID != "order-42" || m.MailboxID != "" ||
+	if m.Status != client.Delivered || m.Subject != "<Grüße>" || string(m.Metadata) != metadata || strings.Join(m.Tags, " ") != "receipt shop" || m.ThreadID != "order-42" || m.MailboxID != "" ||
 		len(m.Recipients) != 3 || len(m.Recipients[0].Timeline) != 1 || m.Recipients[0].Timeline[0].Outcome != client.Delivered || m.Size < 1000 {
 		h.Errorf("shown as %s", raw(h.T, m))
 	}
 	if all := collect(h, h.c.Messages(ctx, client.MessageFilter{})); len(all) != 1 || all[0].ID != a.ID || all[0].Recipients[0].Timeline != nil {
 		h.Errorf("the messages are %+v", all)
+	}
+	found := client.MessageFilter{Recipient: "bob@demo.test", From: "demo.test", Subject: "grüße", Status: client.Delivered, MetadataKeys: []string{"n"},
+		Metadata: map[string]string{"s": "<b>"}, Tags: []string{"none", "shop"}, ThreadID: "order-42", CreatedAfter: a.CreatedAt, CreatedBefore: time.Now()}
+	none := found
+	none.Tags = []string{"sho"}
+	for want, f := range map[int]client.MessageFilter{1: found, 0: none} {
+		if all := collect(h, h.c.Messages(ctx, f)); len(all) != want {
+			h.Errorf("%+v finds %+v", f, all)
+		}
+	}
+	tagged := client.EventFilter{MessageID: a.ID, Tags: []string{"none", "shop"}}
+	for len(collect(h, h.c.Events(ctx, tagged))) < len(m.Recipients) {
+		<-h.wake.C
+	}
+	if all := collect(h, h.c.Events(ctx, client.EventFilter{MessageID: a.ID, Tags: []string{"sho"}})); len(all) > 0 {
+		h.Errorf("the events with another tag are %+v", all)
 	}
 	_, err = h.c.Send(ctx, &client.Send{FromEmail: "x@elsewhere.example", To: []string{"bob@demo.test"}, Subject: "x", Text: "x"})
 	refused(h, "a foreign sender", err, 403, "sender_not_allowed")

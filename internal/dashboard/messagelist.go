@@ -86,7 +86,7 @@ func directionLinks(q url.Values, direction string) (all []directionLink) {
 func (d *Dashboard) messages(v *requestContext) (page, error) {
 	search := v.readSearch()
 	data := messagesPage{States: stateOptions, Direction: search.Get("direction"),
-		Searched: anyFilled(search, "recipient", "from", "subject", "status", "metadata", "since", "until", "thread", "mailbox"), Further: anyFilled(search, "from", "metadata", "since", "until", "thread", "mailbox")}
+		Searched: anyFilled(search, "recipient", "from", "subject", "status", "metadata", "tag", "since", "until", "thread", "mailbox"), Further: anyFilled(search, "from", "metadata", "tag", "since", "until", "thread", "mailbox")}
 	shown := page{Template: "messages", Title: "Messages", Section: "messages"}
 	if data.Direction != directionSent && data.Direction != directionReceived {
 		data.Direction = ""
@@ -176,9 +176,9 @@ func (d *Dashboard) parseMessageSearch(v *requestContext, q url.Values, directio
 	l.sentFilter = parseSentFilter(&bad, q)
 	l.sentFilter.Since, l.sentFilter.Until, l.sentFilter.Mailbox = since, until, l.mailbox.ID
 	l.receivedFilter = search.MessageFilter{From: text("from"), To: text("recipient"), Words: strings.Fields(text("subject")), Thread: text("thread"), Since: since, Until: until}
-	if l.sentFilter.Status != "" || len(l.sentFilter.Metadata)+len(l.sentFilter.MetadataKeys) > 0 { // only sent messages have these
+	if l.sentFilter.Status != "" || len(l.sentFilter.Metadata)+len(l.sentFilter.MetadataKeys)+len(l.sentFilter.Tags) > 0 { // only sent messages have these
 		if l.direction == directionReceived {
-			bad.Add("status", "sent_only", "Only sent messages have a state or metadata.")
+			bad.Add("status", "sent_only", "Only sent messages have a state, metadata or tags.")
 		}
 		l.direction = directionSent
 	}
@@ -233,7 +233,13 @@ func parseSentFilter(bad *fault.FieldErrors, q url.Values) index.Filter {
 	if f.Status != "" && !f.Status.Valid() {
 		bad.Add("status", "unknown_status", "Choose one of the states.")
 	}
-	for _, part := range strings.FieldsFunc(text("metadata"), func(c rune) bool { return c == ',' || c == '\n' }) {
+	list := func(name string) []string {
+		return strings.FieldsFunc(text(name), func(c rune) bool { return c == ',' || c == '\n' })
+	}
+	for _, t := range list("tag") {
+		f.Tags = append(f.Tags, strings.TrimSpace(t))
+	}
+	for _, part := range list("metadata") {
 		key, value, both := strings.Cut(strings.TrimSpace(part), "=")
 		if !both {
 			f.MetadataKeys = append(f.MetadataKeys, key)

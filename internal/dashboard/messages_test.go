@@ -49,7 +49,7 @@ func TestMessagePages(t *testing.T) {
 	b.looks("messages-empty")
 
 	sent := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"to": []string{"delivered@simulator.test", "bob@demo.test"}, "bcc": []string{"bounced@simulator.test"}, "thread_id": "order/42",
-		"metadata":    object{"order": object{"id": 42}, "customer": "Ann"},
+		"metadata": object{"order": object{"id": 42}, "customer": "Ann"}, "tags": []string{"receipt", "shop"},
 		"attachments": []object{{"filename": "invoice.pdf", "content": base64.StdEncoding.EncodeToString([]byte("%PDF-1.7"))}}}))
 	id := sent["id"].(string)
 	later := callAPI(t, s, "POST", "/outbound/send", sendRequest(object{"subject": "Tomorrow’s news", "send_at": time.Now().Add(24 * time.Hour).UTC().Format(time.RFC3339)}))["id"].(string)
@@ -60,7 +60,7 @@ func TestMessagePages(t *testing.T) {
 	b.open("/messages")
 	b.reads("Tomorrow’s news")
 	b.looks("messages")
-	b.open("/messages?recipient=bob%40demo.test&status=bounced&metadata=customer%3DAnn")
+	b.open("/messages?recipient=bob%40demo.test&status=bounced&metadata=customer%3DAnn&tag=shop%2C+x")
 	b.reads("Your order 42")
 	if strings.Contains(b.text(), "Tomorrow") {
 		t.Error("the search finds what it should not")

@@ -46,6 +46,7 @@ type RecordParams struct {
 	Domain    db.ID  // domain of the sender or mailbox, or the domain itself
 	Mailbox   db.ID  // mailbox of the event
 	Recipient string // the recipient's address.Key
+	Tags      string // tags of the sent message, as tag.Join returns them
 	Status    string // data.status, or "unsubscribed" for an unsubscribe without a state change
 	// ContentMessage is the received message from which Log.LoadContent completes Data when the
 	// event is first read; 0 if Data is complete.
@@ -66,6 +67,7 @@ type Event struct {
 	Mailbox        db.ID  `json:"-"`
 	Message        db.ID  `json:"-"`
 	Recipient      string `json:"-"`
+	Tags           string `json:"-"`
 	contentMessage db.ID
 }
 
@@ -98,8 +100,8 @@ type Log struct {
 	prunedTo int64 // last position that this round of pruning deleted
 }
 
-var insertQuery = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at, domain, mailbox, recipient, status)
-	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`)
+var insertQuery = db.SQL(`INSERT INTO event (id, account, kind, message, data, content, created_at, domain, mailbox, recipient, status, tags)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`)
 
 func (l *Log) insertStatement(e RecordParams) (db.Statement, error) {
 	data, err := encode(e.Kind, e.Data)
@@ -107,7 +109,7 @@ func (l *Log) insertStatement(e RecordParams) (db.Statement, error) {
 		return db.Statement{}, err
 	}
 	return insertQuery.With(l.DB.NewID(), e.Account, e.Kind, e.Message, data, e.ContentMessage, db.Micros(l.Now()),
-		e.Domain, e.Mailbox, e.Recipient, e.Status), nil
+		e.Domain, e.Mailbox, e.Recipient, e.Status, e.Tags), nil
 }
 
 // encode returns the JSON of an event's data.
@@ -139,7 +141,7 @@ func (l *Log) Record(ctx context.Context, tx *db.Tx, e RecordParams) error {
 // WakeSequencer wakes the sequencer to number new events.
 func (l *Log) WakeSequencer() { l.Hub.Wake(notify.Key{Kind: notify.Event}) }
 
-var eventQuery = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event
+var eventQuery = db.SQL(`SELECT COALESCE(position, 0), id, kind, data, content, created_at, message, domain, mailbox, recipient, tags FROM event
 	WHERE id = $1 AND account = $2`)
 
 // Get returns one event of an account, with or without the content of mail, or a fault.NotFound. A
@@ -160,7 +162,7 @@ func scanEvent(account db.ID) func(db.Row) (Event, error) {
 	return func(r db.Row) (Event, error) {
 		e := Event{Account: account, Version: 1}
 		var data string
-		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.contentMessage, db.TimeScanner(&e.Timestamp), &e.Message, &e.Domain, &e.Mailbox, &e.Recipient)
+		err := r.Scan(&e.Position, &e.ID, &e.Type, &data, &e.contentMessage, db.TimeScanner(&e.Timestamp), &e.Message, &e.Domain, &e.Mailbox, &e.Recipient, &e.Tags)
 		e.Data = json.RawMessage(data)
 		return e, err
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/tag"
 )
 
 // Filter selects numbered events of an account. An event must match all fields that are set.
@@ -18,6 +19,7 @@ type Filter struct {
 	Recipient string   // the recipient's address.Key
 	Domain    db.ID
 	Mailbox   db.ID
+	Tags      []string  // any of these tags
 	Since     time.Time // this time or later
 	Until     time.Time // before this time
 	After     int64     // position; 0 for the beginning
@@ -136,6 +138,7 @@ func (f *Filter) matches(e *Event) bool {
 		f.Recipient != "" && e.Recipient != f.Recipient,
 		f.Domain != 0 && e.Domain != f.Domain,
 		f.Mailbox != 0 && e.Mailbox != f.Mailbox,
+		len(f.Tags) > 0 && !tag.ContainsAny(e.Tags, f.Tags),
 		!f.Since.IsZero() && e.Timestamp.Before(f.Since),
 		!f.Until.IsZero() && !e.Timestamp.Before(f.Until):
 		return false

@@ -69,7 +69,8 @@ func TestFilters(t *testing.T) {
 		var all []event.RecordParams
 		for i := range 300 {
 			e := event.RecordParams{Account: account, Kind: event.Kinds[r.IntN(len(event.Kinds)-1)], Message: ids[r.IntN(3)], Data: data{i},
-				Domain: ids[r.IntN(3)], Mailbox: ids[r.IntN(3)], Recipient: recipients[r.IntN(3)]}
+				Domain: ids[r.IntN(3)], Mailbox: ids[r.IntN(3)], Recipient: recipients[r.IntN(3)],
+				Tags: []string{"", "a", "b a", "a-b", "A"}[r.IntN(5)]}
 			if r.IntN(3) == 0 {
 				e.Account, e.Domain, e.Mailbox = other, e.Domain*2, e.Mailbox*2 // belong to one account
 			}
@@ -79,7 +80,7 @@ func TestFilters(t *testing.T) {
 		numberAll(t, l)
 		kinds := [][]string{nil, {event.Bounce}, {event.RateLimitWarning}, {event.Complaint, event.Bounce, event.Complaint}, event.Kinds[:]}
 		for _, k := range kinds {
-			for n := range 16 * 3 {
+			for n := range 32 * 3 {
 				f := event.Filter{Kinds: k, Limit: 7}
 				if n&1 > 0 {
 					f.Message = ids[1]
@@ -93,7 +94,10 @@ func TestFilters(t *testing.T) {
 				if n&8 > 0 {
 					f.Mailbox = ids[2]
 				}
-				switch n / 16 {
+				if n&16 > 0 {
+					f.Tags = []string{"b", "A"}
+				}
+				switch n / 32 {
 				case 1:
 					f.Since, f.Until = began.Add(-time.Second), time.Now().Add(time.Second)
 				case 2:
@@ -103,7 +107,7 @@ func TestFilters(t *testing.T) {
 				for i, e := range all {
 					if e.Account == account && (k == nil || slices.Contains(k, e.Kind)) && (f.Message == 0 || f.Message == e.Message) &&
 						(f.Recipient == "" || f.Recipient == e.Recipient) && (f.Domain == 0 || f.Domain == e.Domain) &&
-						(f.Mailbox == 0 || f.Mailbox == e.Mailbox) && n/16 != 2 {
+						(f.Mailbox == 0 || f.Mailbox == e.Mailbox) && (f.Tags == nil || e.Tags == "b a" || e.Tags == "A") && n/32 != 2 {
 						want = append(want, i)
 					}
 				}

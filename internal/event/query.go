@@ -13,7 +13,7 @@ import (
 // other index has that order. With kind = $4 a planner may choose an index of positions and check
 // the kind of every event, depending on its statistics of the table.
 const (
-	selectEvents = `SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM event `
+	selectEvents = `SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient, tags FROM event `
 
 	olderKind = ` AND position IS NOT NULL ORDER BY kind DESC, position DESC LIMIT $3) AS k `
 	older1    = ` AND (kind, position) < ($4, $2) AND kind >= $4` + olderKind + `UNION ALL `
@@ -37,7 +37,7 @@ const (
 	newer8    = ` AND (kind, position) > ($11, $2) AND kind <= $11` + newerKind + `
 		) AS kinds ORDER BY at LIMIT $3) AS found CROSS JOIN event WHERE event.position = found.at AND +event.account = $1 ORDER BY found.at`
 
-	selectMerged       = `SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient FROM (SELECT at FROM (`
+	selectMerged       = `SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient, tags FROM (SELECT at FROM (`
 	positionsOfAccount = `SELECT at FROM (SELECT position AS at FROM event WHERE account = $1`
 	positionsOfDomain  = `SELECT at FROM (SELECT position AS at FROM event WHERE domain = $12 AND domain > 0`
 	positionsOfMailbox = `SELECT at FROM (SELECT position AS at FROM event WHERE mailbox = $12 AND mailbox > 0`

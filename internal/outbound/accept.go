@@ -25,6 +25,7 @@ type AcceptedMessage struct {
 	ThreadID   string
 	Recipients []AcceptedRecipient
 	Metadata   json.RawMessage
+	Tags       []string
 	SendAt     time.Time // zero: immediately
 	CreatedAt  time.Time
 }

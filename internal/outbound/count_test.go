@@ -5,6 +5,7 @@ package outbound_test
 import (
 	"context"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -83,6 +84,20 @@ func TestCounted(t *testing.T) {
 				if p.Counts != want {
 					t.Errorf("domain %d at %v: got %+v, want %+v", domain, p.Start, p.Counts, want)
 				}
+			}
+			_, total, err := s.Stats.Read(t.Context(), stat.Query{Account: acc.ID, Domain: domain, Tag: "a", Interval: stat.Day, From: now.Add(-48 * time.Hour), To: now.Add(time.Hour)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want stat.Counts
+			for _, m := range g.all {
+				if strings.HasPrefix(m.tags, "a") && (domain == 0 || m.domain == domain) {
+					want.Messages++
+					want.Accepted += int64(len(m.to))
+				}
+			}
+			if total != want {
+				t.Errorf("domain %d with the tag a: got %+v, want %+v", domain, total, want)
 			}
 		}
 	})

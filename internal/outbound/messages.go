@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/notify"
 	"github.com/mailstead/mailstead/internal/outbound/index"
 	"github.com/mailstead/mailstead/internal/secret"
+	"github.com/mailstead/mailstead/internal/tag"
 )
 
 // Messages reads stored outbound messages, and signs them for the queue. It doesn't need the queue.
@@ -43,6 +44,7 @@ type row struct {
 	sender, returnPathHost             string
 	from, subject, messageID, thread   string
 	metadata                           string
+	tags                               string // as tag.Join returns them
 	ret, envid                         string // from a submission (RFC 3461)
 	requireTLS                         string // from a submission (RFC 8689): tlsRequired, tlsOptional or ""
 	reference                          int64  // see setReference; write only
@@ -59,12 +61,12 @@ type row struct {
 
 // rowColumns are the columns that a row is scanned from.
 const rowColumns = `id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private`
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, template, template_version, require_tls, forwarded, private, tags`
 
 var (
 	insertMessageQuery = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference, template, template_version, require_tls, forwarded, private)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25)`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference, template, template_version, require_tls, forwarded, private, tags)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26)`)
 	messageByIDQuery = db.SQL(`SELECT ` + rowColumns + ` FROM outbound_message WHERE id = $1`)
 	rowsByIDQuery    = db.SQL(`SELECT ` + rowColumns + ` FROM outbound_message
 		WHERE id IN ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20)`)
@@ -73,21 +75,21 @@ var (
 func (r *row) insertStatement() db.Statement {
 	return insertMessageQuery.With(r.id, r.account, r.domain, r.mailbox, r.sender, r.returnPathHost, r.from, r.subject, r.messageID,
 		r.thread, r.metadata, r.utf8, r.eightBit, r.size, r.blob, db.Micros(r.expires), db.Micros(r.created), r.ret, r.envid, r.reference,
-		r.template, r.templateVersion, r.requireTLS, r.forwarder, r.private)
+		r.template, r.templateVersion, r.requireTLS, r.forwarder, r.private, r.tags)
 }
 
 func scanMessage(r db.Row) (*row, error) {
 	m := &row{}
 	return m, r.Scan(&m.id, &m.account, &m.domain, &m.mailbox, &m.sender, &m.returnPathHost, &m.from, &m.subject, &m.messageID,
 		&m.thread, &m.metadata, &m.utf8, &m.eightBit, &m.size, &m.blob, db.TimeScanner(&m.expires), db.TimeScanner(&m.created), &m.ret, &m.envid,
-		&m.template, &m.templateVersion, &m.requireTLS, &m.forwarder, &m.private)
+		&m.template, &m.templateVersion, &m.requireTLS, &m.forwarder, &m.private, &m.tags)
 }
 
 // toMessage returns the message without its deliveries.
 func (r *row) toMessage() Message {
 	return Message{
 		ID: r.id, Account: r.account, Domain: r.domain, Mailbox: r.mailbox, From: r.from, Subject: r.subject, MessageID: r.messageID, ThreadID: r.thread,
-		Metadata: json.RawMessage(r.metadata), Size: r.size, CreatedAt: r.created,
+		Metadata: json.RawMessage(r.metadata), Tags: tag.Split(r.tags), Size: r.size, CreatedAt: r.created,
 		Template: r.template, TemplateVersion: r.templateVersion, Forwarded: r.forwarder != 0,
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/suppression"
+	"github.com/mailstead/mailstead/internal/tag"
 )
 
 // preparedMessage is a message on its way to its commit.
@@ -75,7 +76,7 @@ func (o *Outbox) initRow(account db.ID, pc *preparedMessage, now time.Time) {
 	pc.row = &row{
 		id: id, account: account, domain: pc.sender.Domain, returnPathHost: o.returnPathHost(pc.sender),
 		from: l.from.String(), subject: l.draft.Subject, messageID: "<" + id.String() + "@" + l.from.Domain + ">",
-		thread: l.threadID, metadata: l.metadata, created: now, expires: start.Add(ExpiryAPI),
+		thread: l.threadID, metadata: l.metadata, tags: l.tags, created: now, expires: start.Add(ExpiryAPI),
 		template: l.template, templateVersion: l.templateVersion, private: l.class == ClassService,
 	}
 	l.draft.Date, l.draft.MessageID = start, pc.row.messageID
@@ -187,7 +188,7 @@ func (pc *preparedMessage) addStatements(b *db.Batch, plan *queue.Reservation) {
 func (pc *preparedMessage) acceptedMessage() AcceptedMessage {
 	r := pc.row
 	a := AcceptedMessage{
-		ID: r.id, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
+		ID: r.id, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata), Tags: tag.Split(r.tags),
 		SendAt: pc.sendAt, CreatedAt: r.created,
 	}
 	states := make([]queue.State, len(pc.recipients))
@@ -209,6 +210,7 @@ func (pc *preparedMessage) acceptedMessage() AcceptedMessage {
 func (r *row) messageInfo() queue.MessageInfo {
 	return queue.MessageInfo{
 		Account: r.account, Domain: r.domain, API: r.isFromAPI(), Forwarded: r.forwarder != 0, Private: r.private, MessageID: r.messageID, ThreadID: r.thread, Metadata: json.RawMessage(r.metadata),
+		Tags: r.tags,
 	}
 }
 

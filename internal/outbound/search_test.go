@@ -23,8 +23,8 @@ import (
 
 var (
 	plant = db.SQL(`INSERT INTO outbound_message (id, account, domain, mailbox, sender, returns_to, header_from, subject, message_id,
-			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference)
-		VALUES ($1, $2, $3, $4, '', '', $5, $6, '', $7, $8, FALSE, FALSE, 1, 0, $9, $9, '', '', 0)`)
+			thread_id, metadata, utf8, eight_bit, size, blob, expires_at, created_at, ret, envid, reference, tags)
+		VALUES ($1, $2, $3, $4, '', '', $5, $6, '', $7, $8, FALSE, FALSE, 1, 0, $9, $9, '', '', 0, $10)`)
 	plantDelivery = db.SQL(`INSERT INTO delivery (message, n, account, recipient, kind, destination, state, due_at, expires_at,
 			lease, attempts, sequence, code, enhanced, reply, remote_host, updated_at)
 		VALUES ($1, $2, $3, $4, 'to', 'x.example', $5, $6, $6, NULL, 0, 0, 0, '', '', '', $7)`)
@@ -37,6 +37,7 @@ const farAhead = 4_000_000_000_000_000 // a time after all messages of the test,
 type planted struct {
 	id, domain, mailbox                         db.ID
 	from, subject, thread, order, colour, state string
+	tags                                        string
 	to                                          []string
 	created                                     time.Time
 }
@@ -60,6 +61,7 @@ func (g *garden) grow(at time.Time) {
 		subject: g.pick("Order ", "Re: your ORDER ", "Invoice ") + g.pick("shipped", "paid", "lost") + fmt.Sprint(" #", g.random.IntN(40)),
 		thread:  g.pick("a", "b", "c/d"), order: fmt.Sprint(g.random.IntN(30)), colour: g.pick("red", "blue"),
 		state: g.pick("delivered", "delivered", "queued", "bounced", "deferred", "scheduled"),
+		tags:  g.pick("", "a", "a b", "b c", "A", "d"),
 	}
 	for range 1 + g.random.IntN(2) {
 		p.to = append(p.to, fmt.Sprintf("%s%d@%s.example", g.pick("u", "U"), g.random.IntN(25), g.pick("x", "y")))
@@ -68,7 +70,7 @@ func (g *garden) grow(at time.Time) {
 	if p.colour == "blue" {
 		metadata = fmt.Sprintf(`{"order":%s}`, p.order)
 	}
-	statements := []db.Statement{plant.With(p.id, g.account, p.domain, p.mailbox, p.from, p.subject, p.thread, metadata, db.Micros(at))}
+	statements := []db.Statement{plant.With(p.id, g.account, p.domain, p.mailbox, p.from, p.subject, p.thread, metadata, db.Micros(at), p.tags)}
 	for n, to := range p.to {
 		statements = append(statements, plantDelivery.With(p.id, n, g.account, to, p.state, farAhead, db.Micros(at)))
 	}
@@ -106,6 +108,10 @@ func (g *garden) questions() []question {
 		{"metadata", f{Metadata: map[string]string{"order": "7"}}, func(p planted) bool { return p.order == "7" }},
 		{"two of metadata", f{Metadata: map[string]string{"order": "7", "colour": "red"}}, func(p planted) bool { return p.order == "7" && p.colour == "red" }},
 		{"a key of metadata", f{MetadataKeys: []string{"colour"}}, func(p planted) bool { return p.colour == "red" }},
+		{"a tag", f{Tags: []string{"b"}}, func(p planted) bool { return strings.Contains(p.tags, "b") }},
+		{"two tags", f{Tags: []string{"a", "b", "z"}}, func(p planted) bool { return strings.ContainsAny(p.tags, "ab") }},
+		{"tags of a domain", f{Tags: []string{"A", "d"}, Domain: 6}, func(p planted) bool { return (p.tags == "A" || p.tags == "d") && p.domain == 6 }},
+		{"an unused tag", f{Tags: []string{"z"}}, func(planted) bool { return false }},
 		{"thread", f{Thread: "c/d"}, func(p planted) bool { return p.thread == "c/d" }},
 		{"mailbox", f{Mailbox: 2}, func(p planted) bool { return p.mailbox == 2 }},
 		{"domain", f{Domain: 6}, func(p planted) bool { return p.domain == 6 }},
@@ -229,7 +235,7 @@ func TestFindFaults(t *testing.T) {
 	for i := range 11 {
 		many[fmt.Sprint(i)] = "x"
 	}
-	f := index.Filter{Recipient: "a b@c", From: "@", Subject: "- !", Metadata: many, MetadataKeys: []string{strings.Repeat("x", 2000)}, Thread: "a\nb"}
+	f := index.Filter{Recipient: "a b@c", From: "@", Subject: "- !", Metadata: many, MetadataKeys: []string{strings.Repeat("x", 2000)}, Tags: []string{"a b"}, Thread: "a\nb"}
 	if got, want := fmt.Sprint(f.Check()), ""; got == want {
 		t.Error("nothing is wrong")
 	}
@@ -241,7 +247,7 @@ func TestFindFaults(t *testing.T) {
 	for _, bad := range faultsOf(t, f.Check()) {
 		fields = append(fields, bad.Path+" "+bad.Code)
 	}
-	want := []string{"recipient invalid_address", "from invalid_address", "subject no_words", "metadata too_many", "metadata_key too_long", "thread_id invalid_thread_id"}
+	want := []string{"recipient invalid_address", "from invalid_address", "subject no_words", "metadata too_many", "metadata_key too_long", "tag invalid_tag", "thread_id invalid_thread_id"}
 	if !slices.Equal(fields, want) {
 		t.Errorf("got %q, want %q", fields, want)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/smtpclient"
+	"github.com/mailstead/mailstead/internal/tag"
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
@@ -26,13 +27,14 @@ const (
 	MaxAttachments     = 10
 	MaxAttachmentBytes = 25 << 20 // decoded, all attachments together
 
-	maxHeaders     = 50
-	maxHeaderBytes = 16 << 10 // names and values together
-	maxMetadata    = 16 << 10
-	maxSubject     = 2000
-	maxText        = 10 << 20 // text and html each
-	maxSendAtPast  = 5 * time.Minute
-	maxSendAtAhead = 30 * 24 * time.Hour
+	maxHeaders      = 50
+	maxHeaderBytes  = 16 << 10 // names and values together
+	maxMetadata     = 16 << 10
+	maxSubject      = 2000
+	maxText         = 10 << 20         // text and html each
+	maxRepeatedTags = 10 * tag.MaxTags // with repetitions
+	maxSendAtPast   = 5 * time.Minute
+	maxSendAtAhead  = 30 * 24 * time.Hour
 )
 
 // SendRequest is a request to send mail, with the names and rules of the interface
@@ -48,6 +50,7 @@ type SendRequest struct {
 	Attachments []Attachment
 	Headers     map[string]string
 	Metadata    json.RawMessage // a JSON object, or nil
+	Tags        []string        // repeated ones count once
 	ThreadID    string
 	InReplyTo   string       // a Message-ID, with or without angle brackets
 	SendAt      time.Time    // time of sending; zero: immediately
@@ -88,6 +91,7 @@ type validSend struct {
 	draft             message.Draft
 	recipients        []recipient
 	metadata          string
+	tags              string // as tag.Join returns them
 	threadID          string
 	sendAt            time.Time // zero: immediately
 	class             string
@@ -112,6 +116,7 @@ func (s *SendRequest) validate(now time.Time) (*validSend, fault.FieldErrors) {
 	}
 	l.readHeaders(s, &bad)
 	l.readMetadata(s, &bad)
+	l.readTags(s.Tags, &bad)
 	l.readSendAt(s, now, &bad)
 	l.readUnsubscribe(s, &bad)
 	if s.ThreadID != "" && !thread.ValidID(s.ThreadID) {
@@ -303,4 +308,25 @@ func (l *validSend) readMetadata(s *SendRequest, bad *fault.FieldErrors) {
 	default:
 		l.metadata = compact.String()
 	}
+}
+
+// readTags reads the tags, each once.
+func (l *validSend) readTags(tags []string, bad *fault.FieldErrors) {
+	if len(tags) > maxRepeatedTags {
+		bad.Add("tags", "too_many_tags", "A message can have %d tags.", tag.MaxTags)
+		return
+	}
+	var list []string
+	for i, t := range tags {
+		switch {
+		case !tag.Valid(t):
+			bad.Add(fmt.Sprintf("tags[%d]", i), "invalid_tag", "%s", tag.Rule)
+		case !slices.Contains(list, t):
+			list = append(list, t)
+		}
+	}
+	if len(list) > tag.MaxTags {
+		bad.Add("tags", "too_many_tags", "A message can have %d tags.", tag.MaxTags)
+	}
+	l.tags = tag.Join(list)
 }

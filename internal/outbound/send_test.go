@@ -72,6 +72,9 @@ func TestSendRules(t *testing.T) {
 		"a header twice": {func(s *SendRequest) {
 			s.Headers = map[string]string{"List-Id": "<a.example>", "list-id": "<a.example>"}
 		}, "headers.list-id", "duplicate_header"},
+		"a bad tag":            {func(s *SendRequest) { s.Tags = []string{"a", "a b"} }, "tags[1]", "invalid_tag"},
+		"many tags":            {func(s *SendRequest) { s.Tags = strings.Split("a b c d e f g h i j k", " ") }, "tags", "too_many_tags"},
+		"too many tags":        {func(s *SendRequest) { s.Tags = make([]string, 20_000) }, "tags", "too_many_tags"},
 		"metadata a list":      {func(s *SendRequest) { s.Metadata = []byte(`[1]`) }, "metadata", "invalid_metadata"},
 		"metadata too long":    {func(s *SendRequest) { s.Metadata = []byte(`{"a":"` + strings.Repeat("x", maxMetadata) + `"}`) }, "metadata", "too_long"},
 		"a thread with a line": {func(s *SendRequest) { s.ThreadID = "a\nb" }, "thread_id", "invalid_thread_id"},

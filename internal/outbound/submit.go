@@ -106,7 +106,7 @@ func (o *Outbox) submit(ctx context.Context, who quota.Consumer, s Submission, b
 			return 0, err
 		}
 	}
-	r.metadata = w.metadata
+	r.metadata, r.tags = w.metadata, w.tags
 	if err := o.joinThread(ctx, r, w.thread, header); err != nil {
 		return 0, err
 	}

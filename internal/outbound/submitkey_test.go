@@ -108,7 +108,7 @@ func TestSubmitByKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		id, err := p.byKey("any.one@demo.test", "From: Shop <shop@demo.test>\r\nTo: a@far.example\r\nCc: B <b@far.example>, no@far.example\r\nBcc: c@far.example\r\n"+
-			"Subject: hi\r\nMessage-ID: <own@shop.example>\r\nX-Mailstead-Metadata: {\"order\":7}\r\n\r\nHello\r\n",
+			"Subject: hi\r\nMessage-ID: <own@shop.example>\r\nX-Mailstead-Metadata: {\"order\":7}\r\nX-Mailstead-Tags: receipt, shop\r\n\r\nHello\r\n",
 			"a@far.example", "b@far.example", "c@far.example", "no@far.example", "A@FAR.example")
 		if err != nil {
 			t.Fatal(err)
@@ -127,7 +127,7 @@ func TestSubmitByKey(t *testing.T) {
 		if fmt.Sprint(kinds) != "[to a@far.example cc b@far.example bcc c@far.example cc no@far.example]" {
 			t.Errorf("deliveries %v", kinds)
 		}
-		if m.Mailbox != 0 || m.From != "shop@demo.test" || m.MessageID != "<own@shop.example>" || m.ThreadID == "" || string(m.Metadata) != `{"order":7}` {
+		if m.Mailbox != 0 || m.From != "shop@demo.test" || m.MessageID != "<own@shop.example>" || m.ThreadID == "" || string(m.Metadata) != `{"order":7}` || fmt.Sprint(m.Tags) != "[receipt shop]" {
 			t.Errorf("stored %+v", m)
 		}
 		mail, err := s.Outbox.Prepare(t.Context(), id)
@@ -236,18 +236,19 @@ func TestSubmitWishesOfAMailbox(t *testing.T) {
 			"X-Mailstead-Metadata: {\"order\":7}\r\n", "X-Mailstead-Metadata: broken\r\n", "X-Mailstead-Variables: {}\r\n",
 			"X-Mailstead-Schedule: " + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + "\r\n",
 			"X-Mailstead-Idempotency-Key: k\r\n", "X-Mailstead-Idempotency-Key: k\r\n", "X-Mailstead-Unheard: of\r\n", "X-Mailstead-Unsubscribe:\r\n",
+			"X-Mailstead-Tags: receipt\r\n",
 		} {
 			id := must(t)(p.byBox("From: alice@demo.test\r\nSubject: own\r\n"+fields+"\r\nown text\r\n", "bob@far.example"))
 			m, text := p.get(id), sent(t, s, id)
-			if m.Template != 0 || m.ThreadID == "deal 7" || string(m.Metadata) != "{}" || m.Status == queue.Scheduled || m.Subject != "own" {
+			if m.Template != 0 || m.ThreadID == "deal 7" || string(m.Metadata) != "{}" || m.Tags != nil || m.Status == queue.Scheduled || m.Subject != "own" {
 				t.Errorf("%q: stored %+v", fields, m)
 			}
 			if strings.Contains(strings.ToLower(text), "x-mailstead-") || strings.Contains(text, "List-Unsubscribe") || strings.Contains(text, p.get(first).MessageID) || !strings.Contains(text, "own text") {
 				t.Errorf("%q: sent\n%s", fields, text)
 			}
 		}
-		if n := len(messages(t, s, p.key.Account)); n != 12 {
-			t.Errorf("%d are stored, want 12", n)
+		if n := len(messages(t, s, p.key.Account)); n != 13 {
+			t.Errorf("%d are stored, want 13", n)
 		}
 	})
 }

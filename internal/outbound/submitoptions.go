@@ -27,6 +27,7 @@ const (
 	optionIdempotencyKey = optionPrefix + "Idempotency-Key"
 	optionMetadata       = optionPrefix + "Metadata"
 	optionSchedule       = optionPrefix + "Schedule"
+	optionTags           = optionPrefix + "Tags"
 	optionTemplate       = optionPrefix + "Template"
 	optionThread         = optionPrefix + "Thread"
 	optionUnsubscribe    = optionPrefix + "Unsubscribe"
@@ -34,7 +35,7 @@ const (
 )
 
 // optionNames are the names of all option fields.
-var optionNames = []string{optionIdempotencyKey, optionMetadata, optionSchedule, optionTemplate, optionThread, optionUnsubscribe, optionVariables}
+var optionNames = []string{optionIdempotencyKey, optionMetadata, optionSchedule, optionTags, optionTemplate, optionThread, optionUnsubscribe, optionVariables}
 
 // reservedPrefix begins other names that are reserved for the service.
 const reservedPrefix = "X-Service-"
@@ -45,6 +46,7 @@ const maxNamedFields = 5
 // submitOptions are the options that a submission sets by header fields.
 type submitOptions struct {
 	metadata       string    // a JSON object
+	tags           string    // as tag.Join returns them
 	thread         string    // "" for none
 	sendAt         time.Time // zero: immediately
 	idempotencyKey string    // an idempotency key; "" for none
@@ -150,6 +152,17 @@ func (w *submitOptions) readField(name, value string, now time.Time) (why string
 			return "An idempotency key is 1 to 256 printable characters."
 		}
 		w.idempotencyKey = value
+	case optionTags:
+		var bad fault.FieldErrors
+		var l validSend
+		var list []string
+		for one := range strings.SplitSeq(value, ",") {
+			list = append(list, strings.TrimSpace(one))
+		}
+		if l.readTags(list, &bad); len(bad) > 0 {
+			return bad[0].Message
+		}
+		w.tags = l.tags
 	case optionTemplate:
 		if !thread.ValidID(value) {
 			return "Give the id or the alias of a template."

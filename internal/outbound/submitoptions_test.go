@@ -25,6 +25,7 @@ func TestReadWishes(t *testing.T) {
 		"X-Mailstead-Idempotency-Key:  k-1 ":                        {metadata: "{}", idempotencyKey: "k-1"},
 		"X-Mailstead-Schedule: 2026-05-04T14:00:00+02:00":           {metadata: "{}"},
 		"X-Mailstead-Schedule: 2026-05-05T12:00:00Z":                {metadata: "{}", sendAt: today.Add(24 * time.Hour)},
+		"X-Mailstead-Tags: a,\r\n b-c ,a":                           {metadata: "{}", tags: "a b-c"},
 		"X-Mail: stays":                                             {metadata: "{}"},
 		"X-Mailstead-Unsubscribe:":                                  {metadata: "{}", offersUnsubscribe: true},
 		"X-Mailstead-Unsubscribe: True":                             {metadata: "{}", offersUnsubscribe: true},
@@ -50,6 +51,9 @@ func TestReadWishes(t *testing.T) {
 		"X-Mailstead-Schedule: 2026-06-04T12:00:00Z":            {"Schedule"},
 		"X-Mailstead-Idempotency-Key:":                          {"Idempotency-Key"},
 		"X-Mailstead-Thread:\r\nX-Mailstead-Schedule: tomorrow": {"Thread", "Schedule"},
+		"X-Mailstead-Tags:":                                     {"Tags"},
+		"X-Mailstead-Tags: two words":                           {"Tags"},
+		"X-Mailstead-Tags: 1,2,3,4,5,6,7,8,9,10,11":             {"Tags"},
 		"X-Mailstead-Unsubscribe: https://a/, https://b/":       {"Unsubscribe"},
 		"X-Mailstead-Unsubscribe: https://a/,":                  {"Unsubscribe"},
 		"x-mailstead-Colour: blue\r\nX-Mailstead-Metadata: [1]": {"Metadata", "Idempotency-Key", "Unsubscribe"},
@@ -70,7 +74,7 @@ func TestReadWishes(t *testing.T) {
 
 // Unknown fields are named if their names are harmless, a few of them, each once.
 func TestUnknownFields(t *testing.T) {
-	const known = "X-Mailstead-Idempotency-Key, X-Mailstead-Metadata, X-Mailstead-Schedule, X-Mailstead-Template, X-Mailstead-Thread, X-Mailstead-Unsubscribe, X-Mailstead-Variables"
+	const known = "X-Mailstead-Idempotency-Key, X-Mailstead-Metadata, X-Mailstead-Schedule, X-Mailstead-Tags, X-Mailstead-Template, X-Mailstead-Thread, X-Mailstead-Unsubscribe, X-Mailstead-Variables"
 	const end = " The supported ones of the service are " + known + "."
 	for header, want := range map[string]string{
 		"X-Mailstead-Colour: blue":             "The header X-Mailstead-Colour is not supported.",

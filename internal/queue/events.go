@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/event"
+	"github.com/mailstead/mailstead/internal/tag"
 )
 
 // StatusChange is a new state of a delivery, as events report it.
@@ -34,6 +35,7 @@ type EventFields struct {
 	ID        db.ID              `json:"id" doc:"The id of the message."`
 	ThreadID  apijson.NullString `json:"thread_id" doc:"The thread it belongs to." example:"order-42"`
 	Metadata  json.RawMessage    `json:"metadata" doc:"As it was given with the send; an empty object if none was."`
+	Tags      []string           `json:"tags" doc:"As they were given with the send." example:"welcome"`
 	Recipient string             `json:"recipient" doc:"The recipient that it is about." example:"bob@example.org"`
 	Sequence  int                `json:"sequence" doc:"Rises by one with each event of a delivery: of two, the higher one is the later." example:"2"`
 }
@@ -81,14 +83,14 @@ func (s *StatusChange) eventFields(sequence int) EventFields {
 	if len(metadata) == 0 || !json.Valid(metadata) {
 		metadata = json.RawMessage("{}")
 	}
-	return EventFields{MessageID: s.MessageID, ID: s.ID, ThreadID: apijson.NullString(s.ThreadID), Metadata: metadata,
+	return EventFields{MessageID: s.MessageID, ID: s.ID, ThreadID: apijson.NullString(s.ThreadID), Metadata: metadata, Tags: tag.Split(s.Tags),
 		Recipient: s.Recipient, Sequence: sequence}
 }
 
 func (s *StatusChange) newEvent(kind string, data any) event.RecordParams {
 	return event.RecordParams{
 		Account: s.Account, Kind: kind, Message: s.ID, Data: data,
-		Domain: s.Domain, Recipient: address.KeyOf(s.Recipient), Status: string(s.Status),
+		Domain: s.Domain, Recipient: address.KeyOf(s.Recipient), Status: string(s.Status), Tags: s.Tags,
 	}
 }
 

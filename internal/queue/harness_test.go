@@ -144,7 +144,7 @@ func eachFixture(t *testing.T, c queue.Agent, f func(t *testing.T, h *fixture), 
 
 func (h *fixture) about(id db.ID) queue.MessageInfo {
 	return queue.MessageInfo{Account: h.account, API: !h.submits, MessageID: "<" + id.String() + "@from.test>", ThreadID: "thread",
-		Metadata: json.RawMessage(`{"order":7}`)}
+		Metadata: json.RawMessage(`{"order":7}`), Tags: "receipt shop"}
 }
 
 func (h *fixture) prepare(_ context.Context, id db.ID) (*queue.OutboundMessage, error) {
@@ -280,13 +280,14 @@ func (h *fixture) events(message db.ID) string {
 			MessageID                   string `json:"message_id"`
 			ThreadID                    string `json:"thread_id"`
 			Metadata                    map[string]int
+			Tags                        []string
 			Sequence                    int
 		}
 		if err := json.Unmarshal([]byte(data), &e); err != nil {
 			return err
 		}
 		if e.ID != message.String() || e.MessageID != h.about(message).MessageID || e.ThreadID != "thread" ||
-			e.Metadata["order"] != 7 || e.Recipient == "" {
+			e.Metadata["order"] != 7 || len(e.Tags) != 2 || e.Tags[1] != "shop" || e.Recipient == "" {
 			return errors.New("the event lacks what all have: " + data)
 		}
 		s = append(s, strings.TrimSpace(fmt.Sprintf("%s %d %s%s", kind, e.Sequence, e.Status, e.Type)))

@@ -21,6 +21,7 @@ type MessageInfo struct {
 	MessageID string          // with angle brackets
 	ThreadID  string          // "" if it has none
 	Metadata  json.RawMessage // an object; nil for none
+	Tags      string          // as tag.Join returns them
 }
 
 // OutboundMessage is a message ready to be sent. All deliveries of the message share it, and it

@@ -50,6 +50,7 @@ func (s *Server) newRetention() *retention.Pruner {
 			{Name: "webhook deliveries", MaxAge: days(s.Config.KeepEvents), Prune: s.Webhooks.Prune},
 			{Name: "events", MaxAge: days(s.Config.KeepEvents), Prune: s.Events.Prune},
 			{Name: "figures of hours", MaxAge: stat.HourlyRetention, Prune: s.Stats.Prune},
+			{Name: "figures of tags", MaxAge: stat.TagRetention, Prune: s.Stats.PruneTags},
 			{Name: "sessions and links", MaxAge: time.Hour, Prune: s.Users.PruneSessions},
 			{Name: "activity of people", MaxAge: auditRetention, Prune: s.Audit.Prune},
 			{Name: "sign-ins", MaxAge: mailbox.SignInRetention, Prune: s.Mailboxes.PruneSignIns},

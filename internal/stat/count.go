@@ -103,14 +103,21 @@ func (s *Stats) CountNext(ctx context.Context) (more bool, err error) {
 	if err := s.DB.One(ctx, uncountedQuery.With(), &from, &to); err != nil || from == to {
 		return false, err
 	}
+	tagged, end, err := s.readTaggedEvents(ctx, from, to)
+	if err != nil {
+		return false, err
+	}
 	err = s.DB.Write(ctx, 0, &db.Mutation{
-		Guard: func(b *db.Batch) { b.Queue(advanceQuery.With(from, to)).OrFail(errAlreadyCounted) },
-		Apply: func(b *db.Batch) { b.Queue(countEventsQuery.With(from, to)) },
+		Guard: func(b *db.Batch) { b.Queue(advanceQuery.With(from, end)).OrFail(errAlreadyCounted) },
+		Apply: func(b *db.Batch) {
+			b.Queue(countEventsQuery.With(from, end))
+			tagged.addStatements(b)
+		},
 	})
 	if errors.Is(err, errAlreadyCounted) {
 		return true, nil
 	}
-	return err == nil && to-from >= countBatch, err
+	return err == nil && (end < to || to-from >= countBatch), err
 }
 
 // AcceptedMessage is an accepted message to count.
@@ -118,6 +125,7 @@ type AcceptedMessage struct {
 	Account, Domain db.ID
 	At              time.Time
 	Recipients      int
+	Tags            []string
 }
 
 // countKey identifies a row of counts.
@@ -128,8 +136,8 @@ type countKey struct {
 }
 
 // CountAccepted queues the counting of accepted messages. The caller's commit ensures that each is
-// counted once.
-func (s *Stats) CountAccepted(b *db.Batch, messages []AcceptedMessage) {
+// counted once. tags is what TagsOf returned for these and possibly other messages.
+func (s *Stats) CountAccepted(b *db.Batch, messages []AcceptedMessage, tags DayTags) {
 	type sum struct{ messages, recipients int }
 	sums := map[countKey]sum{}
 	for _, m := range messages {
@@ -147,6 +155,7 @@ func (s *Stats) CountAccepted(b *db.Batch, messages []AcceptedMessage) {
 	for _, k := range keys {
 		b.Queue(addAcceptedQuery.With(k.account, k.domain, k.span.Microseconds(), k.period, sums[k].messages, sums[k].recipients))
 	}
+	countAcceptedTags(b, messages, tags)
 }
 
 // Prune deletes, in one commit, at most limit hourly rows of both tables whose hour began before a

@@ -3,10 +3,11 @@
 // Package stat counts the mail of an account by hour and by day, per domain and in total. Events
 // are counted soon after they got their positions, accepted messages in the commit that makes them
 // findable. Each is counted exactly once, even after failures. Read adds the few events that are
-// not counted yet. Reading a year of counts costs no more for a million messages a day.
+// not counted yet, unless it reads the counts of a tag. Reading a year of counts costs no more for a million messages a day.
 //
 // An event or a message counts in the hour in which a node recorded or accepted it, by that node's
-// clock, in UTC. Daily counts are kept for ever, hourly ones for HourlyRetention.
+// clock, in UTC. Daily counts are kept for ever, those of tags for TagRetention, and hourly counts
+// for HourlyRetention.
 package stat
 
 import (
@@ -88,6 +89,7 @@ type Stats struct {
 type Query struct {
 	Account  db.ID
 	Domain   db.ID         // 0 for all of its domains
+	Tag      string        // "" for all messages, with or without tags
 	Interval time.Duration // Hour or Day
 	From, To time.Time     // periods that begin in this range; the first one contains From
 }
@@ -136,8 +138,12 @@ func (s *Stats) Read(ctx context.Context, q Query) (periods []Period, total Coun
 	at := func(period int64) *Counts { // the queries return no other periods
 		return &periods[db.Time(period).Sub(begin)/q.Interval].Counts
 	}
+	eventCounts, acceptedCounts := eventCountsQuery, acceptedCountsQuery
 	args := []any{q.Account, q.Domain, q.Interval.Microseconds(), begin.UnixMicro(), begin.Add(time.Duration(len(periods)) * q.Interval).UnixMicro()}
-	err = s.DB.Each(ctx, eventCountsQuery.With(args...), func(r db.Row) error {
+	if q.Tag != "" {
+		eventCounts, acceptedCounts, args = tagEventCountsQuery, tagAcceptedCountsQuery, append(args, q.Tag)
+	}
+	err = s.DB.Each(ctx, eventCounts.With(args...), func(r db.Row) error {
 		var period int64
 		var f Counts
 		err := r.Scan(&period, &f.Delivered, &f.Deferred, &f.Bounced, &f.Complained, &f.Suppressed, &f.Failed, &f.Cancelled, &f.Unsubscribed, &f.Inbound)
@@ -149,7 +155,7 @@ func (s *Stats) Read(ctx context.Context, q Query) (periods []Period, total Coun
 	if err != nil {
 		return nil, total, err
 	}
-	err = s.DB.Each(ctx, acceptedCountsQuery.With(args...), func(r db.Row) error {
+	err = s.DB.Each(ctx, acceptedCounts.With(args...), func(r db.Row) error {
 		var period int64
 		var f Counts
 		err := r.Scan(&period, &f.Messages, &f.Accepted)

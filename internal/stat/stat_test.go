@@ -235,7 +235,7 @@ func TestCountAndPrune(t *testing.T) {
 				some = append(some, m)
 				want.add(m.Account, m.Domain, m.At, func(f *stat.Counts) { f.Messages++; f.Accepted += int64(m.Recipients) })
 			}
-			if err := d.Write(t.Context(), 0, &db.Mutation{Apply: func(b *db.Batch) { s.CountAccepted(b, some) }}); err != nil {
+			if err := d.Write(t.Context(), 0, &db.Mutation{Apply: func(b *db.Batch) { s.CountAccepted(b, some, nil) }}); err != nil {
 				t.Fatal(err)
 			}
 		}

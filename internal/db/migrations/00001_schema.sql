@@ -338,6 +338,7 @@ CREATE TABLE outbound_message (
   message_id       TEXT NOT NULL,
   thread_id        {text} NOT NULL,
   metadata         TEXT NOT NULL,             -- JSON object
+  tags             TEXT NOT NULL DEFAULT '',  -- separated by spaces
   utf8        BOOLEAN NOT NULL,        -- needs SMTPUTF8
   eight_bit        BOOLEAN NOT NULL,          -- the body holds bytes above 127
   size             BIGINT NOT NULL,
@@ -444,6 +445,7 @@ CREATE TABLE event (
   mailbox    BIGINT NOT NULL DEFAULT 0,  -- 0 for none
   recipient  {text} NOT NULL DEFAULT '', -- as suppressions are keyed; '' for none
   status     TEXT NOT NULL DEFAULT '',   -- data.status; '' for none
+  tags       TEXT NOT NULL DEFAULT '',   -- of the sent message, separated by spaces
   -- The excerpt of an inbound_email event is added to data when the event is first read.
   -- Until then this is the message; 0 afterwards, and for all other events.
   content    BIGINT NOT NULL DEFAULT 0
@@ -770,6 +772,50 @@ CREATE TABLE stat_accepted (
   PRIMARY KEY (account, domain, span, period)
 ) {clustered};
 CREATE INDEX stat_accepted_period ON stat_accepted (span, period);
+
+-- The tags of sent messages that are counted on a day of UTC, a limited number for each account.
+-- owner: stat
+CREATE TABLE stat_tag_day (
+  account BIGINT NOT NULL,
+  day     BIGINT NOT NULL, -- begin
+  tag     {text} NOT NULL,
+  PRIMARY KEY (account, day, tag)
+) {clustered};
+CREATE INDEX stat_tag_day_day ON stat_tag_day (day);
+
+-- Like stat, for messages with a tag.
+-- owner: stat
+CREATE TABLE stat_tag (
+  account      BIGINT NOT NULL,
+  tag          {text} NOT NULL,
+  domain       BIGINT NOT NULL,
+  span         BIGINT NOT NULL,
+  period       BIGINT NOT NULL,
+  delivered    BIGINT NOT NULL,
+  deferred     BIGINT NOT NULL,
+  bounced      BIGINT NOT NULL,
+  complained   BIGINT NOT NULL,
+  suppressed   BIGINT NOT NULL,
+  failed       BIGINT NOT NULL,
+  cancelled    BIGINT NOT NULL,
+  unsubscribed BIGINT NOT NULL,
+  PRIMARY KEY (account, tag, domain, span, period)
+) {clustered};
+CREATE INDEX stat_tag_period ON stat_tag (span, period);
+
+-- Like stat_accepted, for messages with a tag.
+-- owner: stat
+CREATE TABLE stat_tag_accepted (
+  account    BIGINT NOT NULL,
+  tag        {text} NOT NULL,
+  domain     BIGINT NOT NULL,
+  span       BIGINT NOT NULL,
+  period     BIGINT NOT NULL,
+  messages   BIGINT NOT NULL,
+  recipients BIGINT NOT NULL,
+  PRIMARY KEY (account, tag, domain, span, period)
+) {clustered};
+CREATE INDEX stat_tag_accepted_period ON stat_tag_accepted (span, period);
 
 -- Position of the last event counted. One row.
 -- owner: stat

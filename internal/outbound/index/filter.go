@@ -14,6 +14,7 @@ import (
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/tag"
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
@@ -27,6 +28,7 @@ type Filter struct {
 	Status       queue.State       // status of the message as a whole
 	Metadata     map[string]string // metadata members with these values
 	MetadataKeys []string          // metadata members with any value
+	Tags         []string          // any of these tags
 	Thread       string
 	Since        time.Time // created at this time or later
 	Until        time.Time // created before this time
@@ -52,7 +54,8 @@ const (
 // compiledFilter is a validated filter with its search terms.
 type compiledFilter struct {
 	Filter
-	terms []string // terms that a message must have
+	terms    []string // terms that a message must have
+	tagTerms []string // terms of which a message must have one; nil for none
 }
 
 // compile validates a filter. The error is a fault.Invalid with all faults.
@@ -92,10 +95,21 @@ func (f Filter) compile() (*compiledFilter, error) {
 			w.terms = append(w.terms, termMetadataKey+key)
 		}
 	}
+	w.addTagTerms(&bad, f.Tags)
 	if f.Thread != "" && !thread.ValidID(f.Thread) {
 		bad.Add("thread_id", "invalid_thread_id", "A thread id is 1 to %d printable characters.", thread.MaxIDLength)
 	}
 	return w, bad.Err()
+}
+
+func (w *compiledFilter) addTagTerms(bad *fault.FieldErrors, tags []string) {
+	if err := tag.CheckFilter(tags); err != nil {
+		bad.Add("tag", err.Code, "%s", err.Message)
+		return
+	}
+	for _, t := range tags {
+		w.tagTerms = append(w.tagTerms, termTag+t)
+	}
 }
 
 // Check validates a filter. The error is a fault.Invalid with all faults.
@@ -135,11 +149,12 @@ func (w *compiledFilter) matchesDeliveries(m Message) bool {
 	if w.Status != "" && m.Status != w.Status {
 		return false
 	}
-	if len(w.terms) == 0 {
+	if len(w.terms)+len(w.tagTerms) == 0 {
 		return true
 	}
 	has := messageTerms(m)
-	return !slices.ContainsFunc(w.terms, func(t string) bool { return !has[t] })
+	return !slices.ContainsFunc(w.terms, func(t string) bool { return !has[t] }) &&
+		(len(w.tagTerms) == 0 || slices.ContainsFunc(w.tagTerms, func(t string) bool { return has[t] }))
 }
 
 // Result is a page of matching messages, newest first.

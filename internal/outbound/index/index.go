@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"slices"
 	"time"
 
@@ -156,6 +157,10 @@ func (x *Index) indexBatch(ctx context.Context, pass int, now time.Time) (more b
 	if err != nil {
 		return false, err
 	}
+	tags, err := x.Stats.TagsOf(ctx, slices.Collect(maps.Values(accepted)))
+	if err != nil {
+		return false, err
+	}
 	var counted []stat.AcceptedMessage
 	err = x.DB.Write(ctx, 0, &db.Mutation{
 		Guard: func(b *db.Batch) {
@@ -175,7 +180,7 @@ func (x *Index) indexBatch(ctx context.Context, pass int, now time.Time) (more b
 			for some := range slices.Chunk(postings, rowsPerInsert) {
 				b.Queue(insertTermsQuery.With(insertArgs(some)...))
 			}
-			x.Stats.CountAccepted(b, counted)
+			x.Stats.CountAccepted(b, counted, tags)
 		},
 	})
 	return err == nil && (len(seen) == chunk || len(missing) == indexBatchSize), err
@@ -216,7 +221,7 @@ func (x *Index) buildPostings(ctx context.Context, ids []db.ID) (first, others [
 		}
 		for _, m := range found {
 			m.Deliveries = deliveries[m.ID]
-			accepted[m.ID] = stat.AcceptedMessage{Account: m.Account, Domain: m.Domain, At: m.CreatedAt, Recipients: len(m.Deliveries)}
+			accepted[m.ID] = stat.AcceptedMessage{Account: m.Account, Domain: m.Domain, At: m.CreatedAt, Recipients: len(m.Deliveries), Tags: m.Tags}
 			first = append(first, posting{m.Account, int64(m.Domain), m.ID})
 			for t := range messageTerms(m) {
 				others = append(others, posting{m.Account, hashTerm(t), m.ID})

@@ -21,6 +21,7 @@ type Message struct {
 	MessageID  string
 	ThreadID   string
 	Metadata   json.RawMessage
+	Tags       []string
 	Size       int64
 	Status     queue.State
 	Deliveries []queue.DeliveryStatus

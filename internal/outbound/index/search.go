@@ -53,6 +53,29 @@ func (x *search) querySource(older, newer *db.Query, args ...any) idSource {
 	}
 }
 
+// unionSource returns a source of the ids of all sources together.
+func (x *search) unionSource(sources []idSource) idSource {
+	if len(sources) == 1 {
+		return sources[0]
+	}
+	return func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
+		var all []db.ID
+		for _, s := range sources {
+			some, err := s(ctx, lo, hi, limit)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, some...)
+		}
+		read := len(all)
+		slices.SortFunc(all, x.compare)
+		all = slices.Compact(all)
+		all = all[:min(len(all), limit)]
+		x.indexReadsLeft -= read - len(all) // the caller counts the others
+		return all, nil
+	}
+}
+
 // listSource returns a source of known ids.
 func (x *search) listSource(ids []db.ID) idSource {
 	slices.SortFunc(ids, x.compare)
@@ -93,6 +116,13 @@ func (x *search) currentSources(ctx context.Context) (sources []idSource, err er
 func (x *search) termSources() (sources []idSource) {
 	for _, t := range x.terms {
 		sources = append(sources, x.querySource(olderByTermQuery, newerByTermQuery, hashTerm(t)))
+	}
+	if len(x.tagTerms) > 0 {
+		var tagged []idSource
+		for _, t := range x.tagTerms {
+			tagged = append(tagged, x.querySource(olderByTermQuery, newerByTermQuery, hashTerm(t)))
+		}
+		sources = append(sources, x.unionSource(tagged))
 	}
 	if x.Domain != 0 {
 		sources = append(sources, x.querySource(olderByTermQuery, newerByTermQuery, int64(x.Domain)))

@@ -36,6 +36,7 @@ const (
 	termMetadataKey     = "key "
 	termMetadataValue   = "value " // key, NUL, value
 	termMailbox         = "mailbox "
+	termTag             = "tag "
 )
 
 // hashTerm returns a term as it is stored in the database.
@@ -66,6 +67,9 @@ func messageTerms(m Message) map[string]bool {
 	}
 	if m.Mailbox != 0 {
 		all[termMailbox+m.Mailbox.String()] = true
+	}
+	for _, t := range m.Tags {
+		all[termTag+t] = true
 	}
 	addMetadataTerms(all, string(m.Metadata))
 	return all
