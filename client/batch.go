@@ -11,15 +11,23 @@ import (
 
 // Batch is up to 100 messages to be accepted together.
 type Batch struct {
-	// Messages are sends with all their fields except the idempotency key, which belongs to the
-	// batch.
-	Messages []Send
+	// Messages are values of type Send or TemplateSend, with all their fields except the
+	// idempotency key, which belongs to the batch.
+	Messages []BatchMessage
 	// Partial accepts all valid messages and returns a problem for each of the others. Without it,
 	// all or none are accepted.
 	Partial bool
 	// IdempotencyKey works as in Send.
 	IdempotencyKey string
 }
+
+// BatchMessage is a message of a batch: a Send or a TemplateSend.
+type BatchMessage interface {
+	parts() (files []Attachment, idempotencyKey string)
+}
+
+func (s Send) parts() ([]Attachment, string)         { return s.Attachments, s.IdempotencyKey }
+func (s TemplateSend) parts() ([]Attachment, string) { return s.Attachments, s.IdempotencyKey }
 
 // BatchAccepted is the response to a batch.
 type BatchAccepted struct {
@@ -55,15 +63,15 @@ func (i *BatchItem) UnmarshalJSON(text []byte) error {
 func (c *Client) SendBatch(ctx context.Context, b *Batch) (*BatchAccepted, error) {
 	var w writer
 	w.raw(`{"messages":[`)
-	for i := range b.Messages {
-		m := &b.Messages[i]
-		if m.IdempotencyKey != "" {
+	for i, m := range b.Messages {
+		files, key := m.parts()
+		if key != "" {
 			return nil, fmt.Errorf("mailstead: message %d of a batch has an idempotency key of its own", i)
 		}
 		if i > 0 {
 			w.raw(`,`)
 		}
-		w.message(m, m.Attachments)
+		w.message(m, files)
 	}
 	w.raw(`],"partial":`)
 	w.value(b.Partial)

@@ -89,7 +89,8 @@ func (c *Client) Templates(ctx context.Context) iter.Seq2[Template, error] {
 	return walk(func(p Paging) (*Page[Template], error) { return c.ListTemplates(ctx, p) })
 }
 
-// GetTemplate returns a template by its id or its alias.
+// GetTemplate returns a template. Its id and its alias are equivalent, here and in all other
+// methods.
 func (c *Client) GetTemplate(ctx context.Context, id string) (*Template, error) {
 	return do[Template](ctx, c, call{method: http.MethodGet, path: "/templates/{id}", id: id})
 }
@@ -156,7 +157,7 @@ type TemplateSend struct {
 	Cc         []string `json:"cc,omitempty"`
 	Bcc        []string `json:"bcc,omitempty"`
 	ReplyTo    string   `json:"reply_to,omitempty"`
-	TemplateID string   `json:"template_id"` // its published version is sent
+	TemplateID string   `json:"template_id"` // id or alias; its published version is sent
 	Variables  any      `json:"variables,omitempty"`
 
 	Attachments []Attachment `json:"-"`

@@ -150,11 +150,15 @@ func objectIDs(req *http.Request) string {
 
 // objectName returns the name of the object that a path is about, or "" if it doesn't exist.
 func (a *API) objectName(ctx context.Context, p account.Principal, path, text string) (name string) {
+	resource := strings.Split(path, "/")[1]
 	id, err := db.ParseID(text)
+	if err != nil && resource == "templates" && text != "" {
+		id, err = a.Templates.FindID(ctx, p.Account, text)
+	}
 	if err != nil {
 		return ""
 	}
-	switch resource := strings.Split(path, "/")[1]; resource {
+	switch resource {
 	case "mailboxes":
 		m, err := a.Mailboxes.Get(ctx, p.Account, id)
 		if err == nil {

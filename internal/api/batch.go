@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,8 +25,41 @@ func batchBodyLimits() bodyLimits {
 }
 
 type batchRequest struct {
-	Messages []sendRequest `json:"messages" minItems:"1" maxItems:"100" doc:"What to send: 1 to 100 messages, each with the fields of a send."`
-	Partial  bool          `json:"partial,omitempty" doc:"Accept what can be accepted, and tell the error of each message that can't be."`
+	Messages []batchMessageRequest `json:"messages" minItems:"1" maxItems:"100" doc:"What to send: 1 to 100 messages, each with the fields of a send or, with template_id, of a send with a template."`
+	Partial  bool                  `json:"partial,omitempty" doc:"Accept what can be accepted, and tell the error of each message that can't be."`
+}
+
+// batchMessageRequest is a message of a batch: a sendRequest or a sendTemplateRequest.
+type batchMessageRequest struct {
+	SendFields
+	Subject    string     `json:"subject,omitempty"`
+	Text       *string    `json:"text,omitempty"`
+	HTML       string     `json:"html,omitempty"`
+	TemplateID string     `json:"template_id,omitempty"`
+	Variables  jsonObject `json:"variables,omitempty"`
+}
+
+func (batchMessageRequest) schema(all *schemas) *schema {
+	return &schema{OneOf: []*schema{all.ref(reflect.TypeFor[sendRequest]()), all.ref(reflect.TypeFor[sendTemplateRequest]())}}
+}
+
+// outboundRequest converts the message for the outbox. bad are its type faults.
+func (m *batchMessageRequest) outboundRequest(ctx context.Context, r *templateRenderer, files *spool, bad fault.FieldErrors) (outbound.SendRequest, error) {
+	ofTemplate := func(f fault.FieldError) bool { return f.Path == "template_id" || f.Path == "variables" }
+	if m.TemplateID == "" && m.Variables == nil && !slices.ContainsFunc(bad, ofTemplate) {
+		own := sendRequest{m.SendFields, m.Subject, m.Text, m.HTML}
+		return own.outboundRequest(files, bad), nil
+	}
+	for _, f := range []struct {
+		name  string
+		given bool
+	}{{"subject", m.Subject != ""}, {"text", m.Text != nil}, {"html", m.HTML != ""}} {
+		if f.given && m.TemplateID != "" {
+			bad.Add(f.name, "not_with_template", "The template gives this; leave it out, or leave out template_id.")
+		}
+	}
+	s := m.SendFields.outboundRequest(files, bad)
+	return s, r.apply(ctx, &s, m.TemplateID, m.Variables)
 }
 
 type batchResponse struct {
@@ -93,7 +127,7 @@ func newBatchErrorResponse(err error) batchErrorResponse {
 	return out
 }
 
-func buildBatch(_ context.Context, _ account.Principal, in *batchRequest, with decodedAttachments) (submission, error) {
+func (a *API) buildBatch(ctx context.Context, p account.Principal, in *batchRequest, with decodedAttachments) (submission, error) {
 	o := submission{SendOptions: outbound.SendOptions{IndexFields: true, Partial: in.Partial}}
 	switch n := len(in.Messages); {
 	case n > maxBatchSends:
@@ -106,8 +140,12 @@ func buildBatch(_ context.Context, _ account.Principal, in *batchRequest, with d
 		o.sends = make([]outbound.SendRequest, n)
 		faults, rest := splitFaults(with.faults, n)
 		with.faults = rest
+		renderer := a.newTemplateRenderer(p, with)
 		for i := range in.Messages {
-			o.sends[i] = in.Messages[i].outboundRequest(with.spool, faults[i])
+			var err error
+			if o.sends[i], err = in.Messages[i].outboundRequest(ctx, renderer, with.spool, faults[i]); err != nil {
+				return o, err
+			}
 		}
 	}
 	o.RequestFaults = with.faults

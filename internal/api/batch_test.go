@@ -169,6 +169,81 @@ func TestBatchPartial(t *testing.T) {
 	})
 }
 
+// Messages of a batch may have their own text or a template, each with its own variables. All get the
+// same version of a template.
+func TestBatchTemplates(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		made := newTemplate(t, s, object{"alias": "order-1"})
+		use := func(i int, m object) {
+			delete(m, "subject")
+			delete(m, "text")
+			m["template_id"], m["variables"] = "order-1", object{"order": i, "user": object{"name": fmt.Sprint("U", i)}}
+			if i == 1 {
+				m["template_id"], m["tags"] = made["id"], []string{"receipt"}
+			}
+		}
+		a := s.API("POST", "/outbound/batch", batch(4, func(i int, m object) {
+			if i > 0 {
+				use(i, m)
+			}
+		}))
+		status(t, "a mixed batch", a, 202)
+		for i, item := range into(t, a)["data"].([]any) {
+			m := getMessage(t, s, item.(object)["id"].(string))
+			subject, id := fmt.Sprintf("Order %d for U%d", i, i), made["id"]
+			if i == 0 {
+				subject, id = batch(1, nil)["messages"].([]object)[0]["subject"].(string), nil
+			}
+			if m["subject"] != subject || m["template_id"] != id || i == 1 && fmt.Sprint(m["tags"]) != "[receipt]" {
+				t.Errorf("message %d: %v", i, m)
+			}
+		}
+
+		faulty := batch(8, func(i int, m object) {
+			if i > 0 {
+				use(i, m)
+			}
+			switch i {
+			case 2:
+				m["variables"] = object{}
+			case 3:
+				m["template_id"] = "none"
+			case 4:
+				m["subject"], m["text"], m["html"] = "x", "", "x"
+			case 5:
+				delete(m, "template_id")
+			case 6:
+				m["template_id"], m["to"] = 5, []string{"x"}
+			case 7:
+				m["variables"], m["bogus"] = 5, 1
+			}
+		})
+		refused(t, "faults", s.API("POST", "/outbound/batch", faulty), 422, "validation_failed",
+			"messages[2].variables.order required", "messages[3].template_id no_such_template",
+			"messages[4].subject not_with_template", "messages[4].text not_with_template", "messages[4].html not_with_template",
+			"messages[5].template_id required", "messages[6].template_id wrong_type", "messages[6].to[0] invalid_address",
+			"messages[7].bogus unknown_field", "messages[7].variables wrong_type")
+		faulty["partial"] = true
+		a = s.API("POST", "/outbound/batch", faulty)
+		status(t, "partial", a, 202)
+		accepted := 0
+		for _, item := range into(t, a)["data"].([]any) {
+			if item.(object)["id"] != nil {
+				accepted++
+			}
+		}
+		if accepted != 2 {
+			t.Errorf("%d of a partial batch: %s", accepted, a.Body)
+		}
+
+		large := newTemplate(t, s, object{"html": "{{#each list}}" + strings.Repeat("x", 100_000) + "{{/each}}", "text": "x", "variables": []object{}})
+		refused(t, "too much text", s.API("POST", "/outbound/batch", batch(4, func(_ int, m object) {
+			use(1, m)
+			m["template_id"], m["variables"] = large["id"], object{"list": make([]int, 100), "order": 1}
+		})), 413, "texts_too_large")
+	})
+}
+
 func manyNames(n int) string {
 	var b strings.Builder
 	for i := range n {

@@ -18,7 +18,9 @@ import (
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/template"
 	"github.com/mailstead/mailstead/internal/web"
 )
 
@@ -130,12 +132,15 @@ func FuzzSend(f *testing.F) {
 func FuzzBatch(f *testing.F) {
 	for _, seed := range []string{
 		`{"messages":[{"to":["c@d.example"],"subject":"x","attachments":[{"filename":"x","content":"aGk="},{"content":null}]},{"attachments":[{"content":"@"}]}]}`,
+		`{"messages":[{"template_id":"x","variables":{"a":[1]},"text":""},{"variables":5,"html":"x"},{"template_id":7}]}`,
 		`{"messages":[5,null,{"x":1,"cc":[1]}],"partial":1,"messages[0]":1}`, `{"partial":true,"messages":{"a":[{"attachments":[{"content":"aGk="}]}]}}`, `{"messages":[`, "",
 	} {
 		f.Add([]byte(seed))
 	}
+	a := quiet()
+	a.Templates = &template.Templates{DB: dbtest.Open(f, dbtest.SQLite(f))}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		p := &sendOperation{api: quiet(), bodyLimits: batchBodyLimits()}
+		p := &sendOperation{api: a, bodyLimits: batchBodyLimits()}
 		defer p.close()
 		r := httptest.NewRequest("POST", "/", strings.NewReader(string(body)))
 		r.Header.Set("Content-Type", "application/json")
@@ -147,7 +152,7 @@ func FuzzBatch(f *testing.F) {
 			}
 			return
 		}
-		o, err := buildBatch(t.Context(), account.Principal{}, &in, decodedAttachments{spool: &p.spool, faults: bad})
+		o, err := a.buildBatch(t.Context(), account.Principal{}, &in, decodedAttachments{&p.spool, bad, p.reservation.reserve})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,6 @@ type schema struct {
 	MaxItems             *float64           `json:"maxItems,omitempty"`
 	Required             []string           `json:"required,omitempty"`
 	OneOf                []*schema          `json:"oneOf,omitempty"`
-	AnyOf                []*schema          `json:"anyOf,omitempty"`
 }
 
 // anyType is the type of a value of any type.
@@ -235,7 +234,7 @@ func (all *schemas) ofField(f reflect.StructField) *schema {
 	}
 	if list := f.Tag.Get("enum"); list != "" {
 		value.Enum = nil
-		for _, word := range enumValues(list) {
+		for word := range strings.SplitSeq(list, ",") {
 			value.Enum = append(value.Enum, value.parseValue(word))
 		}
 	}

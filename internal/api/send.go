@@ -44,9 +44,10 @@ type sendRequest struct {
 	HTML    string  `json:"html,omitempty" doc:"The HTML, at most 10 MB; text, html or both are required." example:"<p>Thank you!</p>"`
 }
 
-// adjustSchema adds a rule that spans fields: text, html or both.
+// adjustSchema adds an example with a text. That text, html or both are required is in their
+// descriptions: generators make nothing of an anyOf of required members.
 func (sendRequest) adjustSchema(s *schema) {
-	s.AnyOf = []*schema{{Required: []string{"text"}}, {Required: []string{"html"}}}
+	s.Examples = []any{map[string]any{"from_email": "you@example.com", "to": []string{"Bob <bob@example.org>"}, "subject": "Your order", "text": "Thank you!"}}
 }
 
 type attachmentRequest struct {
@@ -94,9 +95,9 @@ func (a *API) sendRoutes(r *router) {
 		summary: "Send an email", description: "The message is stored safely before the answer; it is on its way afterwards, or at `send_at`. " +
 			"At most 50 recipients, 10 attachments and 25 MB of them."}, sendBodyLimits(), buildSend, newSendResponse)
 	handleSend(r, operation{method: "POST", path: "/outbound/batch", id: "sendBatch", scope: "outbound.send", status: http.StatusAccepted, mayConflict: true,
-		summary: "Send up to 100 emails", description: "Each with all the fields of a send; the request may have 100 MB (104,857,600 bytes), 24 MB without the attachments. " +
+		summary: "Send up to 100 emails", description: "Each with all the fields of a send, or of a send with a template; the request may have 100 MB (104,857,600 bytes), 24 MB without the attachments. " +
 			"All messages are accepted together, or none: faults are told as `messages[3].to[0]`. " +
-			"With `partial` each is judged by itself, and in place of a message that is refused stands its error; the status is 202 even if all are, unless it is the limits that leave none (429)."}, batchBodyLimits(), buildBatch, newBatchResponse)
+			"With `partial` each is judged by itself, and in place of a message that is refused stands its error; the status is 202 even if all are, unless it is the limits that leave none (429)."}, batchBodyLimits(), a.buildBatch, newBatchResponse)
 }
 
 func buildSend(_ context.Context, _ account.Principal, in *sendRequest, with decodedAttachments) (submission, error) {

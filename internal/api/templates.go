@@ -124,9 +124,17 @@ func requireTemplateWrite(p account.Principal) error {
 	return nil
 }
 
+// writableTemplateID returns the id of a template that the principal may change.
+func (a *API) writableTemplateID(ctx context.Context, p account.Principal, name string) (db.ID, error) {
+	if err := requireTemplateWrite(p); err != nil {
+		return 0, err
+	}
+	return a.Templates.FindID(ctx, p.Account, name)
+}
+
 type createTemplateRequest struct {
 	Name      string                    `json:"name" doc:"What the template is for: 1 to 200 bytes." example:"Order confirmation"`
-	Alias     string                    `json:"alias,omitempty" doc:"A name to find it by: 1 to 64 lower-case letters, digits, _ and -." example:"order-confirmation"`
+	Alias     string                    `json:"alias,omitempty" doc:"A name that stands for the id: 1 to 64 lower-case letters, digits, _ and -." example:"order-confirmation"`
 	Subject   string                    `json:"subject" doc:"The subject line, at most 2000 bytes." example:"Your order {{order}}"`
 	HTML      string                    `json:"html,omitempty" doc:"The html, at most 512 KiB; html, text or both are required." example:"<p>Hi {{user.name}}</p>"`
 	Text      string                    `json:"text,omitempty" doc:"The plain text, at most 512 KiB; it is made of the html when left out." example:"Hi {{user.name}}"`
@@ -175,15 +183,15 @@ func (a *API) listTemplates(ctx context.Context, p account.Principal, in *pagePa
 	return newListResponse(*in, found, more, show, func(t template.Template) string { return t.ID.String() }), nil
 }
 
-type templateInput struct {
+// templateParams holds the path parameter of a template.
+type templateParams struct {
 	ID string `path:"id" doc:"The template's id or its alias."`
 }
 
-func (a *API) getTemplate(ctx context.Context, p account.Principal, in *templateInput) (templateResponse, error) {
-	id, err := db.ParseID(in.ID)
+func (a *API) getTemplate(ctx context.Context, p account.Principal, in *templateParams) (templateResponse, error) {
+	id, err := a.Templates.FindID(ctx, p.Account, in.ID)
 	if err != nil {
-		t, err := a.Templates.ByAlias(ctx, p.Account, in.ID)
-		return newTemplateResponse(t), err
+		return templateResponse{}, err
 	}
 	t, err := a.Templates.Get(ctx, p.Account, id)
 	return newTemplateResponse(t), err
@@ -201,15 +209,12 @@ type updateTemplateRequest struct {
 }
 
 type updateTemplateInput struct {
-	idParams
+	templateParams
 	Body updateTemplateRequest
 }
 
 func (a *API) updateTemplate(ctx context.Context, p account.Principal, in *updateTemplateInput) (templateResponse, error) {
-	id, err := db.ParseID(in.ID)
-	if err == nil {
-		err = requireTemplateWrite(p)
-	}
+	id, err := a.writableTemplateID(ctx, p, in.ID)
 	if err != nil {
 		return templateResponse{}, err
 	}
@@ -228,11 +233,8 @@ func (b *updateTemplateRequest) change() template.Change {
 	return c
 }
 
-func (a *API) deleteTemplate(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {
-	id, err := db.ParseID(in.ID)
-	if err == nil {
-		err = requireTemplateWrite(p)
-	}
+func (a *API) deleteTemplate(ctx context.Context, p account.Principal, in *templateParams) (emptyResponse, error) {
+	id, err := a.writableTemplateID(ctx, p, in.ID)
 	if err != nil {
 		return emptyResponse{}, err
 	}
@@ -240,7 +242,7 @@ func (a *API) deleteTemplate(ctx context.Context, p account.Principal, in *idPar
 }
 
 type duplicateTemplateInput struct {
-	idParams
+	templateParams
 	Body *duplicateTemplateRequest
 }
 
@@ -249,10 +251,7 @@ type duplicateTemplateRequest struct {
 }
 
 func (a *API) duplicateTemplate(ctx context.Context, p account.Principal, in *duplicateTemplateInput) (templateResponse, error) {
-	id, err := db.ParseID(in.ID)
-	if err == nil {
-		err = requireTemplateWrite(p)
-	}
+	id, err := a.writableTemplateID(ctx, p, in.ID)
 	if err != nil {
 		return templateResponse{}, err
 	}
@@ -275,14 +274,14 @@ func newTemplateVersionResponse(v template.Version) templateVersionResponse {
 }
 
 type listTemplateVersionsInput struct {
-	idParams
+	templateParams
 	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
 	After string `query:"after" doc:"Only what comes after this cursor: what is older."`
 }
 
 func (a *API) listTemplateVersions(ctx context.Context, p account.Principal, in *listTemplateVersionsInput) (listResponse[templateVersionResponse], error) {
 	var none listResponse[templateVersionResponse]
-	id, err := db.ParseID(in.ID)
+	id, err := a.Templates.FindID(ctx, p.Account, in.ID)
 	if err != nil {
 		return none, err
 	}
@@ -302,12 +301,12 @@ func (a *API) listTemplateVersions(ctx context.Context, p account.Principal, in 
 }
 
 type templateVersionInput struct {
-	idParams
+	templateParams
 	Version string `path:"version" doc:"The version's number." example:"3"`
 }
 
 func (a *API) getTemplateVersion(ctx context.Context, p account.Principal, in *templateVersionInput) (templateVersionResponse, error) {
-	id, err := db.ParseID(in.ID)
+	id, err := a.Templates.FindID(ctx, p.Account, in.ID)
 	if err != nil {
 		return templateVersionResponse{}, err
 	}
@@ -320,7 +319,7 @@ func (a *API) getTemplateVersion(ctx context.Context, p account.Principal, in *t
 }
 
 type publishTemplateInput struct {
-	idParams
+	templateParams
 	Body publishTemplateRequest
 }
 
@@ -329,10 +328,7 @@ type publishTemplateRequest struct {
 }
 
 func (a *API) publishTemplate(ctx context.Context, p account.Principal, in *publishTemplateInput) (templateResponse, error) {
-	id, err := db.ParseID(in.ID)
-	if err == nil {
-		err = requireTemplateWrite(p)
-	}
+	id, err := a.writableTemplateID(ctx, p, in.ID)
 	if err != nil {
 		return templateResponse{}, err
 	}
@@ -341,7 +337,7 @@ func (a *API) publishTemplate(ctx context.Context, p account.Principal, in *publ
 }
 
 type renderTemplateInput struct {
-	idParams
+	templateParams
 	Body renderTemplateRequest
 }
 
@@ -359,7 +355,7 @@ type renderedTemplateResponse struct {
 }
 
 func (a *API) renderTemplate(ctx context.Context, p account.Principal, in *renderTemplateInput) (renderedTemplateResponse, error) {
-	id, err := db.ParseID(in.ID)
+	id, err := a.Templates.FindID(ctx, p.Account, in.ID)
 	if err != nil {
 		return renderedTemplateResponse{}, err
 	}

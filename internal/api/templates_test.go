@@ -220,8 +220,8 @@ func TestSendTemplate(t *testing.T) {
 		}
 
 		before := len(into(t, s.API("GET", "/outbound/messages", nil))["data"].([]any))
-		refused(t, "a missing variable", send(object{"variables": object{}}), 422, "validation_failed", "variables.order missing_variable")
-		refused(t, "no variables", send(object{"variables": nil}), 422, "validation_failed", "variables.order missing_variable")
+		refused(t, "a missing variable", send(object{"variables": object{}}), 422, "validation_failed", "variables.order required")
+		refused(t, "no variables", send(object{"variables": nil}), 422, "validation_failed", "variables.order required")
 		refused(t, "no template", send(object{"template_id": nil}), 422, "validation_failed", "template_id required")
 		refused(t, "another template", send(object{"template_id": "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"}), 422, "validation_failed", "template_id no_such_template")
 		refused(t, "no id", send(object{"template_id": "order"}), 422, "validation_failed", "template_id no_such_template")
@@ -265,6 +265,48 @@ func TestSendTemplateOnce(t *testing.T) {
 	if !slices.Equal(answers[:1], answers[1:]) {
 		t.Errorf("%q", answers)
 	}
+}
+
+// An alias stands for the id of a template in every path and in every send.
+func TestTemplateAlias(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		made := newTemplate(t, s, object{"alias": "order-1"})
+		const path = "/templates/order-1"
+		for _, c := range []struct {
+			method, path string
+			body         any
+			status       int
+		}{
+			{"GET", "", nil, 200},
+			{"PATCH", "", object{"subject": "Changed {{order}}"}, 200},
+			{"GET", "/versions", nil, 200},
+			{"GET", "/versions/1", nil, 200},
+			{"POST", "/publish", object{"version": 1}, 200},
+			{"POST", "/render", object{"version": 1, "variables": object{"order": 1}}, 200},
+			{"POST", "/duplicate", nil, 201},
+		} {
+			status(t, c.method+c.path, s.API(c.method, path+c.path, c.body), c.status)
+		}
+		a := s.API("POST", "/outbound/send-template", object{"from_email": "shop@demo.test", "to": []string{"bob@demo.test"}, "template_id": "order-1", "variables": object{"order": 42}})
+		status(t, "sending", a, 202)
+		if sent := getMessage(t, s, into(t, a)["id"].(string)); sent["template_id"] != made["id"] || sent["subject"] != "Order 42 for you" {
+			t.Errorf("sent %v", sent)
+		}
+		log := s.API("GET", "/activity", nil)
+		status(t, "the activity", log, 200)
+		if !strings.Contains(string(log.Body), "Published the template Order (version).") {
+			t.Errorf("the activity: %s", log.Body)
+		}
+		refused(t, "an alias that looks like an id", s.API("POST", "/templates", object{"name": "x", "alias": s.Dev.Domain.ID.String(), "subject": "x", "text": "x"}),
+			422, "validation_failed", "alias invalid_alias")
+		_, restricted := newKey(t, s, object{"domain": "demo.test", "scopes": []string{"*"}})
+		refused(t, "a restricted key", s.APIWithKey(restricted, "DELETE", path, nil), 403, "domain_restricted")
+		refused(t, "another account", s.APIWithKey(stranger(t, s), "GET", path, nil), 404, "not_found")
+		status(t, "deleting", s.API("DELETE", path, nil), 204)
+		for _, c := range []string{"DELETE", "GET", "PATCH"} {
+			refused(t, c, s.API(c, path, map[string]any{"PATCH": object{"name": "x"}}[c]), 404, "not_found")
+		}
+	})
 }
 
 func templateOf(name string) template.CreateParams {

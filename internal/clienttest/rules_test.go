@@ -158,11 +158,11 @@ func TestEveryRule(t *testing.T) {
 			return err
 		}, ""},
 		"batch": {func(t *testing.T, c *client.Client, m *client.Send) error {
-			_, err := c.SendBatch(t.Context(), &client.Batch{Messages: []client.Send{*hello(), *m}})
+			_, err := c.SendBatch(t.Context(), &client.Batch{Messages: []client.BatchMessage{*hello(), *m}})
 			return err
 		}, "messages[1]."},
 		"partial batch": {func(t *testing.T, c *client.Client, m *client.Send) error {
-			got, err := c.SendBatch(t.Context(), &client.Batch{Messages: []client.Send{*m}, Partial: true})
+			got, err := c.SendBatch(t.Context(), &client.Batch{Messages: []client.BatchMessage{*m}, Partial: true})
 			if err != nil {
 				return err
 			}

@@ -62,7 +62,7 @@ func (h *fixture) batches() {
 	one := func(to string) client.Send {
 		return client.Send{FromEmail: "alice@demo.test", To: []string{to}, Subject: "Batch", Text: "x", Attachments: []client.Attachment{client.Bytes("a.txt", []byte("a"))}}
 	}
-	b := &client.Batch{Messages: []client.Send{one("delivered@simulator.test"), one("bob@demo.test")}, IdempotencyKey: "batch-1"}
+	b := &client.Batch{Messages: []client.BatchMessage{one("delivered@simulator.test"), one("bob@demo.test")}, IdempotencyKey: "batch-1"}
 	got, err := h.c.SendBatch(ctx, b)
 	h.want("a batch", err)
 	if len(got.Data) != 2 || got.Data[0].Accepted == nil || got.Data[1].Accepted.Recipients[0].Email != "bob@demo.test" || got.Replayed {
@@ -72,7 +72,7 @@ func (h *fixture) batches() {
 	if err != nil || !again.Replayed || again.Data[1].Accepted.ID != got.Data[1].Accepted.ID {
 		h.Errorf("again %+v, %v", again, err)
 	}
-	b.Messages[0].To = []string{"x"}
+	b.Messages[0] = one("x")
 	_, err = h.c.SendBatch(ctx, b)
 	refused(h, "another under the same key", err, 422, "idempotency_key_reused")
 	b.IdempotencyKey = ""
@@ -85,7 +85,9 @@ func (h *fixture) batches() {
 		h.Fatalf("answered %+v", got)
 	}
 	refused(h, "the message", got.Data[0].Problem, 422, "validation_failed", "to[0] invalid_address")
-	b.Messages[0].IdempotencyKey = "x"
+	keyed := one("bob@demo.test")
+	keyed.IdempotencyKey = "x"
+	b.Messages[0] = keyed
 	if _, err := h.c.SendBatch(ctx, b); err == nil {
 		h.Error("a message of a batch may have a key")
 	}

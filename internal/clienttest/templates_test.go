@@ -49,9 +49,17 @@ func (h *fixture) templates() {
 	if m, err := h.c.GetMessage(ctx, sent.ID); err != nil || m.Subject != "Welcome Bob" || m.TemplateID != made.ID || m.TemplateVersion != 2 {
 		h.Errorf("sent %+v, %v", m, err)
 	}
+	own := client.Send{FromEmail: "desk@demo.test", To: []string{"bob@demo.test"}, Subject: "Own", Text: "x"}
+	batch, err := h.c.SendBatch(ctx, &client.Batch{Messages: []client.BatchMessage{*send, &own}})
+	h.want("a template in a batch", err)
+	for i, want := range []string{"Welcome Bob", "Own"} {
+		if m, err := h.c.GetMessage(ctx, batch.Data[i].Accepted.ID); err != nil || m.Subject != want {
+			h.Errorf("sent %+v, %v", m, err)
+		}
+	}
 	send.Variables = nil
 	_, err = h.c.SendTemplate(ctx, send)
-	refused(h, "a missing variable", err, 422, "validation_failed", "variables.name missing_variable")
+	refused(h, "a missing variable", err, 422, "validation_failed", "variables.name required")
 	double, err := h.c.DuplicateTemplate(ctx, made.ID, "")
 	if err != nil || double.Name != "Copy of Welcome" || double.Alias != "" || double.Text != text {
 		h.Errorf("a copy: %+v, %v", double, err)

@@ -106,7 +106,7 @@ var filled = map[string]string{
 	"client.NewDKIMKey":       `Selector: "mine", PrivateKey: "-----BEGIN PRIVATE KEY-----…"`,
 	"client.NewWebhook":       `URL: "https://example.com/hook", Events: []string{"all"}`,
 	"client.QueueRequest":     `QueueFilter: client.QueueFilter{Destination: "example.org"}`,
-	"client.Batch":            "Messages: []client.Send{\n\t{FromEmail: \"shop@example.com\", To: []string{\"bob@example.org\"}, Subject: \"One\", Text: \"1\"},\n\t{FromEmail: \"shop@example.com\", To: []string{\"carol@example.org\"}, Subject: \"Two\", Text: \"2\"},\n}",
+	"client.Batch":            "Messages: []client.BatchMessage{\n\tclient.Send{FromEmail: \"shop@example.com\", To: []string{\"bob@example.org\"}, Subject: \"One\", Text: \"1\"},\n\tclient.TemplateSend{FromEmail: \"shop@example.com\", To: []string{\"carol@example.org\"}, TemplateID: \"order-confirmation\", Variables: map[string]any{\"order\": 42}},\n}",
 	"client.Send":             `FromEmail: "shop@example.com", To: []string{"bob@example.org"}, Subject: "Your order", Text: "Thank you!"`,
 	"client.TemplateSend":     `FromEmail: "shop@example.com", To: []string{"bob@example.org"}, TemplateID: "` + sampleID + `", Variables: map[string]any{"order": 42}`,
 	"client.SimulatedMessage": `From: "Bob <bob@example.org>", To: []string{"you@example.com"}, Subject: "Re: Your order", Text: "Thank you!"`,

@@ -60,7 +60,7 @@ type schema struct {
 	Items               *schema
 	Properties          map[string]*schema
 	Required            []string
-	AnyOf, OneOf        []*schema
+	OneOf               []*schema
 	Minimum, Maximum    *float64
 	MaxLength, MaxItems *int
 }
@@ -125,6 +125,7 @@ func (o *openAPI) fieldRows(s *schema, prefix string, depth int) (rows []fieldRo
 	if r == nil || depth == maxNesting {
 		return nil
 	}
+	r = o.mergeVariants(r)
 	names := slices.Sorted(maps.Keys(r.Properties))
 	slices.SortStableFunc(names, func(a, b string) int { return requiredRank(r.Required, a) - requiredRank(r.Required, b) })
 	for _, name := range names {
@@ -133,6 +134,29 @@ func (o *openAPI) fieldRows(s *schema, prefix string, depth int) (rows []fieldRo
 		rows = append(rows, o.fieldRows(p, prefix+name+".", depth+1)...)
 	}
 	return rows
+}
+
+// mergeVariants returns an object with the members of all variants of a schema. Those that every
+// variant requires are required.
+func (o *openAPI) mergeVariants(r *schema) *schema {
+	if len(r.OneOf) == 0 {
+		return r
+	}
+	all := &schema{Properties: map[string]*schema{}}
+	for i, one := range r.OneOf {
+		v := o.resolve(one)
+		for name, p := range v.Properties {
+			if all.Properties[name] == nil {
+				all.Properties[name] = p
+			}
+		}
+		if i == 0 {
+			all.Required = v.Required
+			continue
+		}
+		all.Required = slices.DeleteFunc(slices.Clone(all.Required), func(name string) bool { return !slices.Contains(v.Required, name) })
+	}
+	return all
 }
 
 func requiredRank(required []string, name string) int {
@@ -159,8 +183,7 @@ func (o *openAPI) newFieldRow(name string, s *schema, required bool) fieldRow {
 	return row
 }
 
-// example returns a value that matches a schema. For an object, it has the required members and the
-// first option of containsAny.
+// example returns a value that matches a schema. For an object, it has the required members.
 func (o *openAPI) example(s *schema, depth int) any {
 	r := o.resolve(s)
 	if s != nil && len(s.Examples) > 0 {
@@ -171,6 +194,9 @@ func (o *openAPI) example(s *schema, depth int) any {
 	}
 	if len(r.Examples) > 0 {
 		return r.Examples[0]
+	}
+	if len(r.OneOf) > 0 {
+		return o.example(r.OneOf[0], depth+1)
 	}
 	if len(r.Enum) > 0 {
 		return r.Enum[0]
@@ -200,12 +226,7 @@ func (o *openAPI) example(s *schema, depth int) any {
 
 func (o *openAPI) exampleObject(r *schema, depth int) map[string]any {
 	out := map[string]any{}
-	names := slices.Clone(r.Required)
-	for _, other := range [][]*schema{r.AnyOf, r.OneOf} {
-		if len(other) > 0 {
-			names = append(names, other[0].Required...)
-		}
-	}
+	names := r.Required
 	if len(names) == 0 { // everything is optional: show the first member that has an example
 		for _, name := range slices.Sorted(maps.Keys(r.Properties)) {
 			if len(r.Properties[name].Examples) > 0 {

@@ -23,17 +23,7 @@ const maxVariableErrors = 5
 
 // renderTemplate renders the template that a submission names by id or alias.
 func (o *Outbox) renderTemplate(ctx context.Context, account db.ID, w *submitOptions) (template.RenderResult, error) {
-	id, err := db.ParseID(w.template)
-	if err != nil {
-		var t template.Template
-		if t, err = o.Templates.ByAlias(ctx, account, w.template); err == nil {
-			id = t.ID
-		}
-	}
-	var used template.RenderResult
-	if err == nil {
-		used, err = o.Templates.Render(ctx, account, id, json.RawMessage(w.variables))
-	}
+	used, err := o.Templates.NewRenderer(account).Render(ctx, w.template, json.RawMessage(w.variables))
 	var f *fault.Error
 	switch {
 	case fault.Is(err, fault.NotFound):

@@ -202,7 +202,7 @@ func TestUnsubscribed(t *testing.T) {
 			var group sync.WaitGroup
 			for range 8 {
 				group.Go(func() {
-					ok, err := h.queue.RecordUnsubscribe(ctx, k, queue.UnsubscribeByLink)
+					ok, err := h.queue.RecordUnsubscribe(ctx, k)
 					if err != nil {
 						t.Error(err)
 					}
@@ -219,7 +219,8 @@ func TestUnsubscribed(t *testing.T) {
 		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: m, Address: "ok@a.test"}); n != 1 {
 			t.Errorf("%d changed something", n)
 		}
-		h.wantEvents(m, "delivery_status 1 delivered, unsubscribe 2")
+		h.wantEvents(m, "delivery_status 1 delivered, delivery_status 2 delivered")
+		h.wantReason(m, "unsubscribe")
 
 		m = h.send("slow@a.test")
 		<-began
@@ -229,7 +230,7 @@ func TestUnsubscribed(t *testing.T) {
 		goOn <- struct{}{}
 		h.await(1)
 		h.wantStates(m, "delivered")
-		h.wantEvents(m, "unsubscribe 1, delivery_status 2 delivered")
+		h.wantEvents(m, "delivery_status 1 queued, delivery_status 2 delivered")
 
 		// The message was deleted, and the address is already on the other list.
 		gone := h.db.NewID()
@@ -237,7 +238,7 @@ func TestUnsubscribed(t *testing.T) {
 		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: gone, Address: "Gone@a.test"}); n != 1 {
 			t.Errorf("%d changed something", n)
 		}
-		h.wantEvents(gone, "unsubscribe 1")
+		h.wantEvents(gone, "delivery_status 1 delivered")
 		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: m, Address: "ok@a.test"}); n != 0 {
 			t.Errorf("%d changed something", n)
 		}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/tag"
 )
 
@@ -27,8 +26,8 @@ const (
 var (
 	dayTagsQuery      = db.SQL(`SELECT tag FROM stat_tag_day WHERE account = $1 AND day = $2 ORDER BY tag LIMIT 1000`)
 	insertDayTagQuery = db.SQL(`INSERT INTO stat_tag_day (account, day, tag) VALUES ($1, $2, $3) ON CONFLICT (account, day, tag) DO NOTHING`)
-	taggedEventsQuery = db.SQL(`SELECT position, account, domain, created_at, kind, status, tags FROM event
-		WHERE position IS NOT NULL AND position > $1 AND position <= $2 AND kind IN ('delivery_status', 'unsubscribe') AND tags <> '' ORDER BY position`)
+	taggedEventsQuery = db.SQL(`SELECT position, account, domain, created_at, status, tags FROM event
+		WHERE position IS NOT NULL AND position > $1 AND position <= $2 AND kind = 'delivery_status' AND tags <> '' ORDER BY position`)
 	addTagEventsQuery = db.SQL(`INSERT INTO stat_tag (account, tag, domain, span, period, delivered, deferred, bounced, complained, suppressed, failed, cancelled, unsubscribed)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (account, tag, domain, span, period) DO UPDATE SET
@@ -182,13 +181,13 @@ type taggedEvents struct {
 func (s *Stats) readTaggedEvents(ctx context.Context, from, to int64) (e taggedEvents, end int64, err error) {
 	e = taggedEvents{DayTags{}, map[tagKey]Counts{}}
 	type taggedEvent struct {
-		position           int64
-		account, domain    db.ID
-		at                 time.Time
-		kind, status, tags string
+		position        int64
+		account, domain db.ID
+		at              time.Time
+		status, tags    string
 	}
 	events, err := db.All(ctx, s.DB, taggedEventsQuery.With(from, to), func(r db.Row) (v taggedEvent, err error) {
-		return v, r.Scan(&v.position, &v.account, &v.domain, db.TimeScanner(&v.at), &v.kind, &v.status, &v.tags)
+		return v, r.Scan(&v.position, &v.account, &v.domain, db.TimeScanner(&v.at), &v.status, &v.tags)
 	})
 	if err != nil {
 		return e, 0, err
@@ -208,7 +207,7 @@ func (s *Stats) readTaggedEvents(ctx context.Context, from, to int64) (e taggedE
 			}
 			for _, row := range tagKeys(v.account, v.domain, v.at, t) {
 				c := e.counts[row]
-				c.addEvent(v.kind, v.status)
+				c.addStatus(v.status)
 				e.counts[row] = c
 			}
 		}
@@ -228,12 +227,8 @@ func (e *taggedEvents) addStatements(b *db.Batch) {
 	}
 }
 
-// addEvent counts an event of a kind and with a status.
-func (f *Counts) addEvent(kind, status string) {
-	if kind == event.Unsubscribe {
-		f.Unsubscribed++
-		return
-	}
+// addStatus counts the status of an event.
+func (f *Counts) addStatus(status string) {
 	switch status {
 	case "delivered":
 		f.Delivered++
@@ -249,6 +244,8 @@ func (f *Counts) addEvent(kind, status string) {
 		f.Failed++
 	case "cancelled":
 		f.Cancelled++
+	case StatusUnsubscribed:
+		f.Unsubscribed++
 	}
 }
 

@@ -295,7 +295,7 @@ func (c *CompiledTemplate) Preview(values map[string]any) (Output, error) {
 	return out, err
 }
 
-const codeMissing = "missing_variable"
+const codeMissing = "required"
 
 // prepareVariables adds the fallbacks to the given values, and checks the declared variables.
 func (c *CompiledTemplate) prepareVariables(values map[string]any, bad *fault.FieldErrors) map[string]any {

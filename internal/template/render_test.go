@@ -121,7 +121,7 @@ func TestRender(t *testing.T) {
 	}
 
 	_, err = c.Render(values(t, `{"user":{"name":["no"]},"note":{}}`))
-	told(t, err, "variables.order missing_variable", "variables.user.name wrong_type")
+	told(t, err, "variables.order required", "variables.user.name wrong_type")
 	_, err = c.Render(values(t, `{"order":1,"note":{}}`))
 	told(t, err, "variables.note not_text")
 	if out, err := c.Preview(nil); err != nil || !slices.Equal(out.Missing, []string{"gone", "note", "order"}) {

@@ -23,7 +23,7 @@ func TestTurns(t *testing.T) {
 	ended, end := context.WithCancel(t.Context())
 	end()
 	content := Content{Subject: "x", Text: "x"}
-	if _, err := all.Render(ended, 1, 7, nil); !errors.Is(err, context.Canceled) {
+	if _, err := all.NewRenderer(1).Render(ended, "x", nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("Render: %v", err)
 	}
 	if _, err := all.PreviewContent(ended, 1, content, nil); !errors.Is(err, context.Canceled) {

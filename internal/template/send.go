@@ -25,16 +25,36 @@ type RenderResult struct {
 	Output
 }
 
-// Render renders the published version of an account's template. variables is a JSON object; empty
-// means none. It returns fault.NotFound, or a fault.Invalid with a field for each variable that is
-// missing or wrong.
-func (t *Templates) Render(ctx context.Context, account, id db.ID, variables json.RawMessage) (RenderResult, error) {
-	pass, err := t.semaphores.Acquire(ctx, account, rendersPerAccount())
+// Renderer renders the templates of an account for one request. It looks up each template once, so
+// that all messages of a request get the same version.
+type Renderer struct {
+	templates *Templates
+	account   db.ID
+	found     map[string]publishedVersion // by the name in the request
+}
+
+// publishedVersion is the version of a template that is sent.
+type publishedVersion struct {
+	id       db.ID
+	number   int
+	compiled *CompiledTemplate
+}
+
+// NewRenderer returns a Renderer for an account.
+func (t *Templates) NewRenderer(account db.ID) *Renderer {
+	return &Renderer{t, account, map[string]publishedVersion{}}
+}
+
+// Render renders the published version of the template with an id or alias. variables is a JSON
+// object; empty means none. It returns fault.NotFound, or a fault.Invalid with a field for each
+// variable that is missing or wrong.
+func (r *Renderer) Render(ctx context.Context, name string, variables json.RawMessage) (RenderResult, error) {
+	pass, err := r.templates.semaphores.Acquire(ctx, r.account, rendersPerAccount())
 	if err != nil {
 		return RenderResult{}, err
 	}
 	defer pass()
-	found, err := findTemplate(ctx, t.DB, templateByIDQuery.With(id, account))
+	v, err := r.find(ctx, name)
 	if err != nil {
 		return RenderResult{}, err
 	}
@@ -42,12 +62,27 @@ func (t *Templates) Render(ctx context.Context, account, id db.ID, variables jso
 	if err != nil {
 		return RenderResult{}, err
 	}
-	c, err := t.loadCompiled(ctx, id, found.Published)
-	if err != nil {
-		return RenderResult{}, err
+	out, err := v.compiled.Render(values)
+	return RenderResult{v.id, v.number, out}, err
+}
+
+func (r *Renderer) find(ctx context.Context, name string) (v publishedVersion, err error) {
+	if v, known := r.found[name]; known {
+		return v, nil
 	}
-	out, err := c.Render(values)
-	return RenderResult{id, found.Published, out}, err
+	id, err := r.templates.FindID(ctx, r.account, name)
+	if err != nil {
+		return v, err
+	}
+	t, err := findTemplate(ctx, r.templates.DB, templateByIDQuery.With(id, r.account))
+	if err != nil {
+		return v, err
+	}
+	v = publishedVersion{id: id, number: t.Published}
+	if v.compiled, err = r.templates.loadCompiled(ctx, id, t.Published); err == nil {
+		r.found[name] = v
+	}
+	return v, err
 }
 
 // Preview renders a version (0: the newest). It reports missing and unused variables instead of

@@ -145,7 +145,9 @@ func checkNames(name, alias string, bad *fault.FieldErrors) {
 	if strings.TrimSpace(name) == "" || len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }) {
 		bad.Add("name", "invalid_name", "A name has 1 to %d bytes and no control characters.", maxName)
 	}
-	if alias != "" && !isAlias(alias) {
+	if _, err := db.ParseID(alias); err == nil {
+		bad.Add("alias", "invalid_alias", "An alias must not look like an id: both name templates.")
+	} else if alias != "" && !isAlias(alias) {
 		bad.Add("alias", "invalid_alias", "An alias has 1 to %d lower-case letters, digits, _ and -, and begins with a letter or digit.", maxAlias)
 	}
 }
@@ -209,12 +211,17 @@ func (t *Templates) Get(ctx context.Context, account, id db.ID) (Template, error
 	return t.load(ctx, templateByIDQuery.With(id, account), 0)
 }
 
-// ByAlias is Get by the template's alias.
-func (t *Templates) ByAlias(ctx context.Context, account db.ID, alias string) (Template, error) {
-	if !isAlias(alias) {
-		return Template{}, notFound()
+// FindID returns the id of the template with an id or alias, or fault.NotFound. It doesn't check
+// whether a template with that id exists.
+func (t *Templates) FindID(ctx context.Context, account db.ID, name string) (db.ID, error) {
+	if id, err := db.ParseID(name); err == nil {
+		return id, nil
 	}
-	return t.load(ctx, templateByAliasQuery.With(account, alias), 0)
+	if !isAlias(name) {
+		return 0, notFound()
+	}
+	found, err := findTemplate(ctx, t.DB, templateByAliasQuery.With(account, name))
+	return found.ID, err
 }
 
 // GetVersion returns a template with one of its versions, or fault.NotFound.
