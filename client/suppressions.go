@@ -30,7 +30,7 @@ type Suppression struct {
 	Reason          Reason    `json:"reason"`
 	SourceMessageID string    `json:"source_message_id"` // id of the sent message that caused it; "" for none
 	Diagnostic      string    `json:"diagnostic"`        // reply or report of the remote side
-	Simulated       bool      `json:"simulated"`         // for a simulator address: listed here, but stops nothing
+	Simulated       bool      `json:"simulated"`         // bounce or complaint of a simulator address: listed for inspection, stops nothing
 	CreatedAt       time.Time `json:"created_at"`
 }
 

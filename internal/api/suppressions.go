@@ -40,7 +40,7 @@ type suppressionResponse struct {
 	Reason          string    `json:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Why. unsubscribe stops only mail that offers to unsubscribe, the others all mail of the API." example:"bounce"`
 	SourceMessageID *db.ID    `json:"source_message_id" doc:"The id of the sent message that led to it; null if none did."`
 	Diagnostic      *string   `json:"diagnostic" doc:"What the other side said; null if nothing." example:"550 5.1.1 no such user"`
-	Simulated       bool      `json:"simulated" doc:"Of a simulator address: shown here, and stops nothing." example:"false"`
+	Simulated       bool      `json:"simulated" doc:"Whether it is a bounce of bounced@ or a complaint of complained@simulator.test: it is listed for inspection and stops nothing." example:"false"`
 	CreatedAt       time.Time `json:"created_at" doc:"When it came on the list."`
 }
 
@@ -167,7 +167,7 @@ func parseSuppressions(given []string, why string, field func(i int) string) ([]
 		if addresses[i], err = address.Parse(text); err != nil {
 			addAddressFault(&bad, field(i))
 		} else if suppression.IsSimulator(addresses[i]) {
-			bad.Add(field(i), "simulator_address", "Addresses of the simulator are never on the list.")
+			bad.Add(field(i), "simulator_address", "Simulator addresses can't be added to the list.")
 		}
 	}
 	return addresses, reason, bad.Err()

@@ -95,7 +95,7 @@ func (d *Dashboard) suppress(v *requestContext) (actionResult, error) {
 		if addresses[i], err = address.Parse(text); err != nil {
 			bad.Add("addresses", "invalid_address", "The %s of these is no address such as bob@example.org.", ordinal(i+1))
 		} else if suppression.IsSimulator(addresses[i]) {
-			bad.Add("addresses", "simulator_address", "Addresses of the simulator are never on the list.")
+			bad.Add("addresses", "simulator_address", "Simulator addresses can't be added to the list.")
 		}
 	}
 	if err := bad.Err(); err != nil {

@@ -20,9 +20,9 @@ import (
 // hosts. Attempts, outcomes and events are real, but there is no SMTP session:
 //
 //   - delivered@ accepts mail
-//   - bounced@ has no mailbox
+//   - bounced@ has no mailbox; API mail lists it as suppressed, for inspection only
 //   - deferred@ accepts mail at the second attempt
-//   - complained@ accepts mail and complains a second later
+//   - complained@ accepts mail and complains a second later; API mail lists it, too
 //   - suppressed@ accepts what suppression does not stop before: mail that mailboxes submit
 type Simulator struct {
 	opts SimulatorOptions

@@ -189,7 +189,7 @@ func (s *csvReader) next() (row, error) {
 	case err != nil:
 		r.fault = &fault.FieldError{Code: "invalid_address", Message: "This line has no address such as you@example.com."}
 	case IsSimulator(r.address):
-		r.fault = &fault.FieldError{Code: "simulator_address", Message: "Addresses of the simulator are never on the list."}
+		r.fault = &fault.FieldError{Code: "simulator_address", Message: "Simulator addresses can't be added to the list."}
 	}
 	return r, nil
 }

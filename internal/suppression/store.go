@@ -122,7 +122,7 @@ func (l *List) Put(ctx context.Context, account db.ID, addresses []address.Addre
 	for i, a := range addresses {
 		var ok bool
 		if statements[i], ok = l.AddStatement(Entry{Account: account, Address: a.String(), Reason: reason}); !ok || IsSimulator(a) {
-			return nil, fault.New(fault.Invalid, "simulator_address", "Addresses of the simulator are never on the list.")
+			return nil, fault.New(fault.Invalid, "simulator_address", "Simulator addresses can't be added to the list.")
 		}
 	}
 	var entries []Entry

@@ -180,7 +180,7 @@ var (
 // AddStatement returns the statement that adds an address to its account's list, for use in the
 // caller's transaction. It changes one row, or none if the address is already listed; then the
 // first reason stays. ok is false for addresses that are never listed: invalid ones, and simulator
-// addresses other than a bounce of bounced@simulator.test. AddStatement sets the entry's id, and
+// addresses except for a bounce of bounced@ and a complaint of complained@. AddStatement sets the entry's id, and
 // its time unless given.
 func (l *List) AddStatement(e Entry) (s db.Statement, ok bool) { return l.insertStatement(addQuery, e) }
 
@@ -189,7 +189,7 @@ func (l *List) insertStatement(q *db.Query, e Entry) (s db.Statement, ok bool) {
 	if err != nil {
 		return s, false
 	}
-	if e.Simulated = IsSimulator(a); e.Simulated && (e.Reason != ReasonBounce || SimulatedBehavior(a) != BehaviorBounced) {
+	if e.Simulated = IsSimulator(a); e.Simulated && e.Reason != simulatedReason(a) {
 		return s, false
 	}
 	if e.CreatedAt.IsZero() {

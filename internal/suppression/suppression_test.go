@@ -62,6 +62,7 @@ func TestBlocked(t *testing.T) {
 			{Account: me, Address: "both@example.org", Reason: suppression.ReasonUnsubscribe},
 			{Account: me, Address: "both@example.org", Reason: suppression.ReasonBounce},
 			{Account: me, Address: "bounced+x@simulator.test", Reason: suppression.ReasonBounce},
+			{Account: me, Address: "complained+x@simulator.test", Reason: suppression.ReasonComplaint},
 			{Account: other, Address: "other@example.org", Reason: suppression.ReasonManual},
 		} {
 			if !mustAdd(t, l, e) {
@@ -70,7 +71,8 @@ func TestBlocked(t *testing.T) {
 		}
 		for _, e := range []suppression.Entry{
 			{Account: me, Address: "bounced@example.org", Reason: suppression.ReasonComplaint},
-			{Account: me, Address: "complained@simulator.test", Reason: suppression.ReasonComplaint},
+			{Account: me, Address: "complained@simulator.test", Reason: suppression.ReasonBounce},
+			{Account: me, Address: "bounced@simulator.test", Reason: suppression.ReasonComplaint},
 			{Account: me, Address: "bounced@simulator.test", Reason: suppression.ReasonManual},
 			{Account: me, Address: "nobody@simulator.test", Reason: suppression.ReasonBounce},
 			{Account: me, Address: "no address", Reason: suppression.ReasonBounce},
@@ -80,7 +82,7 @@ func TestBlocked(t *testing.T) {
 			}
 		}
 		asked := parse(t, "bounced@example.org", "BOUNCED@example.org", "bounced+x@example.org", "Spam@xn--bcher-kva.example",
-			"left@example.org", "both@example.org", "other@example.org", "bounced@simulator.test", "bounced+x@simulator.test",
+			"left@example.org", "both@example.org", "other@example.org", "bounced@simulator.test", "bounced+x@simulator.test", "complained+x@simulator.test",
 			"Suppressed+label@simulator.test", "delivered@simulator.test")
 		want := reasons{"bounced@example.org": suppression.ReasonBounce, "spam@xn--bcher-kva.example": suppression.ReasonComplaint,
 			"both@example.org": suppression.ReasonBounce, "suppressed+label@simulator.test": suppression.ReasonBounce}
