@@ -11,10 +11,25 @@ import (
 	"time"
 )
 
+// Types of events.
+const (
+	EventInboundEmail      = "inbound_email"
+	EventDeliveryStatus    = "delivery_status"
+	EventBounce            = "bounce"
+	EventComplaint         = "complaint"
+	EventUnsubscribe       = "unsubscribe"
+	EventDomainVerified    = "domain_verified"
+	EventMailboxCreated    = "mailbox_created"
+	EventMigrationComplete = "migration_complete"
+	EventRateLimitWarning  = "rate_limit_warning"
+	// AllEvents subscribes a webhook to all types, including future ones.
+	AllEvents = "all"
+)
+
 // Event is an event. Webhooks receive it with the same id and data.
 type Event struct {
 	ID        string          `json:"id"`
-	Type      string          `json:"type"` // delivery_status, bounce, inbound_email, …
+	Type      string          `json:"type"` // such as EventBounce
 	Timestamp time.Time       `json:"timestamp"`
 	Version   int             `json:"version"` // version of Data's schema
 	AccountID string          `json:"account_id"`
@@ -62,8 +77,8 @@ func (c *Client) Events(ctx context.Context, f EventFilter) iter.Seq2[Event, err
 }
 
 // Decode decodes the event's data into v: a pointer to [DeliveryStatusData], [BounceData],
-// [ComplaintData], [DomainVerifiedData], [MailboxCreatedData], [MigrationData], or a type of your
-// own.
+// [ComplaintData], [UnsubscribeData], [InboundData], [DomainVerifiedData], [MailboxCreatedData],
+// [MigrationData], [RateLimitWarningData], or a type of your own.
 func (e Event) Decode(v any) error { return json.Unmarshal(e.Data, v) }
 
 // MessageData is the common data of all events about a sent message.
@@ -108,6 +123,12 @@ type ComplaintData struct {
 	MessageData
 	FeedbackType string `json:"feedback_type"`
 	Reporter     string `json:"reporter"`
+}
+
+// UnsubscribeData is the data of an event unsubscribe.
+type UnsubscribeData struct {
+	MessageData
+	Method string `json:"method"` // link or email
 }
 
 // DomainVerifiedData is the data of an event domain_verified.

@@ -126,7 +126,9 @@ func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Val
 		}
 		v.Set(reflect.ValueOf(all))
 		for i := range all {
-			b.checkRules(name, f, v.Index(i))
+			if !b.checkRules(name, f, v.Index(i)) {
+				return // the fault says what the others may be
+			}
 		}
 		return
 	}
@@ -163,12 +165,15 @@ func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Val
 	}
 }
 
-// checkRules reports the rule that a parameter breaks. The parameter then counts as absent.
-func (b *binder) checkRules(name string, f reflect.StructField, v reflect.Value) {
-	if code, words := fieldRules(f.Tag).violation(v); code != "" {
+// checkRules reports the rule that a parameter breaks, and returns false if there is one. The
+// parameter then counts as absent.
+func (b *binder) checkRules(name string, f reflect.StructField, v reflect.Value) bool {
+	code, words := fieldRules(f.Tag).violation(v)
+	if code != "" {
 		b.faults.Add(name, code, "%s", words)
 		b.setDefault(f, v)
 	}
+	return code == ""
 }
 
 // setDefault gives a parameter the value that it has when absent.

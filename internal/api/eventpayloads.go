@@ -5,6 +5,7 @@ package api
 import (
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/mailstead/mailstead/internal/domain"
 	"github.com/mailstead/mailstead/internal/event"
@@ -18,16 +19,18 @@ import (
 
 // eventPayload describes the data of an event type.
 type eventPayload struct {
-	kind, name, description string
-	data                    reflect.Type
+	kind, name  string
+	description string // its first sentence is the summary
+	data        reflect.Type
 }
 
 func eventPayloads() []eventPayload {
 	return []eventPayload{
-		{event.InboundEmail, "InboundEmailEvent", "A mailbox has got a message from outside.", reflect.TypeFor[inbound.EmailEvent]()},
+		{event.InboundEmail, "InboundEmailEvent", "A message has arrived in a mailbox. A message for several mailboxes, such as one to an alias, causes one event for each, with the same `message_id` and `thread_id` and another `id` and `mailbox`.", reflect.TypeFor[inbound.EmailEvent]()},
 		{event.DeliveryStatus, "DeliveryStatusEvent", "The state of a delivery has changed.", reflect.TypeFor[queue.StatusEvent]()},
 		{event.Bounce, "BounceEvent", "A delivery has failed for good. It comes once per delivery, beside delivery_status.", reflect.TypeFor[queue.BounceEvent]()},
 		{event.Complaint, "ComplaintEvent", "A recipient has called a message spam.", reflect.TypeFor[queue.ComplaintEvent]()},
+		{event.Unsubscribe, "UnsubscribeEvent", "A recipient has unsubscribed by the hosted link or by mail. The delivery keeps its state.", reflect.TypeFor[queue.UnsubscribeEvent]()},
 		{event.DomainVerified, "DomainVerifiedEvent", "The DNS records of a domain are all there.", reflect.TypeFor[domain.VerifiedEvent]()},
 		{event.MailboxCreated, "MailboxCreatedEvent", "There is a new mailbox.", reflect.TypeFor[mailbox.CreatedEvent]()},
 		{event.RateLimitWarning, "RateLimitWarningEvent", "80 % of a limit for an hour or a day is used.", reflect.TypeFor[quota.Warning]()},
@@ -47,9 +50,13 @@ func (d *document) addWebhooks() {
 		body.Properties["data"] = &schema{Ref: schemaRefPrefix + p.name, Description: "What happened."}
 		d.schemas.byName[p.name], d.schemas.byName[p.name+"Body"] = data, body
 		media := &mediaType{Schema: &schema{Ref: schemaRefPrefix + p.name + "Body"}, Example: webhook.Example(p.kind)}
+		summary, more, _ := strings.Cut(p.description, ". ")
+		if more != "" {
+			more += "\n\n"
+		}
 		d.Webhooks[p.kind] = map[string]*operationObject{"post": {
-			OperationID: "on_" + p.kind, Summary: p.description, Tags: []string{"Events"}, Security: []map[string][]string{},
-			Description: "Sent to the webhooks that subscribe to `" + p.kind + "` or `all`. Answer with a status of 200 to 299 within 15 seconds; anything else, and it comes again. A test that you asked for is made of an example, with `\"test\": true` in its data.",
+			OperationID: "on_" + p.kind, Summary: strings.TrimSuffix(summary, ".") + ".", Tags: []string{"Events"}, Security: []map[string][]string{},
+			Description: more + "Sent to the webhooks that subscribe to `" + p.kind + "` or `all`. Answer with a status of 200 to 299 within 15 seconds; anything else, and it comes again. A test that you asked for is made of an example, with `\"test\": true` in its data.",
 			Parameters: []*parameter{
 				header("X-Service-Signature", "sha256= and the HMAC-SHA256 of the raw body in hexadecimal, lower case; the key is the webhook's secret as it was shown."),
 				header("X-Service-Event", "The kind: "+p.kind+"."), header("X-Event-ID", "The event's id, the same each time that it comes."),

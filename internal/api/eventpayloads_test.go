@@ -21,7 +21,9 @@ import (
 	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/mailstead/mailstead/client"
+	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/suppression"
 )
 
 var update = flag.Bool("update", false, "write the examples of events anew")
@@ -149,6 +151,22 @@ func happen(t *testing.T, s *servertest.Server, c *client.Client) {
 		}); err != nil {
 			t.Fatal(err)
 		}
+	}
+	offer, err := c.Send(t.Context(), &client.Send{
+		FromEmail: m.Address, To: []string{"delivered@simulator.test"}, Subject: "News", Text: "Hello.", Unsubscribe: &client.Unsubscribe{},
+		ThreadID: "order-42", Metadata: map[string]any{"order": 42}, Tags: []string{"newsletter"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := db.ParseID(offer.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	happens(t, s, offer.ID, isDelivered)
+	url := s.Suppressions.UnsubscribeURL(suppression.UnsubscribeLink{Account: demo(t, s), Message: id, Address: "delivered@simulator.test"})
+	if status, _, text := requestPage(t, "POST", url, form, oneClickForm); status != 200 {
+		t.Fatal(status, text)
 	}
 	host, port, err := net.SplitHostPort(s.Addr("imaps"))
 	if err != nil {

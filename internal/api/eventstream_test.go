@@ -113,7 +113,7 @@ func TestStreamOwn(t *testing.T) {
 		t.Errorf("of one domain: %s", e.Body)
 	}
 	a := s.API("GET", "/events/stream?type=x&message=y&recipient=z&domain_id=1&mailbox_id=2&after=-3", nil)
-	refused(t, "all that is wrong", a, 422, "validation_failed", "type unknown_type", "recipient invalid_address", "message invalid_id",
+	refused(t, "all that is wrong", a, 422, "validation_failed", "type unknown_value", "recipient invalid_address", "message invalid_id",
 		"domain_id invalid_id", "mailbox_id invalid_id", "after invalid_cursor")
 }
 

@@ -59,5 +59,5 @@ func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) 
 	if got := ids(t, back); len(all) < 2 || !slices.Equal(got, all[len(all)-1:]) && !slices.Equal(got, all[len(all)-2:len(all)-1]) {
 		t.Errorf("from the beginning: %v, want %v", got, all[len(all)-1])
 	}
-	refused(t, "one kind", s.APIWithKey(key, "GET", "/events?type=x", nil), 422, "validation_failed", "type unknown_type")
+	refused(t, "one kind", s.APIWithKey(key, "GET", "/events?type=x", nil), 422, "validation_failed", "type unknown_value")
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/mailstead/mailstead/internal/event"
 )
 
 // fieldRules are the rules for a field's values from its tags, as the document shows them: enum,
@@ -17,12 +19,17 @@ type fieldRules reflect.StructTag
 
 func (s fieldRules) get(name string) (string, bool) { return reflect.StructTag(s).Lookup(name) }
 
+// enumValues returns the values of the tag enum, in which {event} stands for the kinds of event.
+func enumValues(list string) []string {
+	return strings.Split(strings.ReplaceAll(list, "{event}", strings.Join(event.Kinds[:], ",")), ",")
+}
+
 // violation returns the rule that a value breaks; code is "" for none.
 func (s fieldRules) violation(v reflect.Value) (code, words string) {
 	switch v.Kind() {
 	case reflect.String:
-		if list, ok := s.get("enum"); ok && !slices.Contains(strings.Split(list, ","), v.String()) {
-			return "unknown_value", "Give one of " + strings.ReplaceAll(list, ",", ", ") + "."
+		if list, ok := s.get("enum"); ok && !slices.Contains(enumValues(list), v.String()) {
+			return "unknown_value", "Give one of " + strings.Join(enumValues(list), ", ") + "."
 		}
 	case reflect.Int:
 		return s.rangeViolation(float64(v.Int()))

@@ -234,7 +234,7 @@ func (all *schemas) ofField(f reflect.StructField) *schema {
 	}
 	if list := f.Tag.Get("enum"); list != "" {
 		value.Enum = nil
-		for word := range strings.SplitSeq(list, ",") {
+		for _, word := range enumValues(list) {
 			value.Enum = append(value.Enum, value.parseValue(word))
 		}
 	}

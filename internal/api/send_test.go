@@ -198,7 +198,7 @@ func TestEvents(t *testing.T) {
 		if got, want := ids(t, back), whole[:3]; fmt.Sprint(got) != fmt.Sprint(want) || into(t, back)["has_more"] != false {
 			t.Errorf("back %v, want %v: %s", got, want, back.Body)
 		}
-		for query, fault := range map[string]string{"type=all": "type unknown_type", "after=x": "after invalid_cursor", "after=-1": "after invalid_cursor",
+		for query, fault := range map[string]string{"type=all": "type unknown_value", "type=x,bounce,y": "type unknown_value", "after=x": "after invalid_cursor", "after=-1": "after invalid_cursor",
 			"before=0": "before invalid_cursor", "after=1&before=2": "before conflicting_cursors", "message=x": "message invalid_id", "limit=0": "limit out_of_range"} {
 			refused(t, query, s.API("GET", "/events?"+query, nil), 422, "validation_failed", fault)
 		}

@@ -37,8 +37,8 @@ func history(t *testing.T, s *servertest.Server, message string) string {
 		Data []struct {
 			Type string
 			Data struct {
-				Status, Type, Reason string
-				Sequence             int
+				Status, Type, Reason, Method string
+				Sequence                     int
 			}
 		}
 	}
@@ -49,7 +49,7 @@ func history(t *testing.T, s *servertest.Server, message string) string {
 		if e.Data.Sequence != len(all)+1 {
 			t.Errorf("event %d has the sequence %d", len(all)+1, e.Data.Sequence)
 		}
-		all = append(all, strings.Join(strings.Fields(e.Type+" "+e.Data.Status+" "+e.Data.Type+" "+e.Data.Reason), " "))
+		all = append(all, strings.Join(strings.Fields(e.Type+" "+e.Data.Status+" "+e.Data.Type+" "+e.Data.Reason+" "+e.Data.Method), " "))
 	}
 	return strings.Join(all, ", ")
 }

@@ -31,7 +31,7 @@ type StatsCounts struct {
 	Suppressed   int64 `json:"suppressed" doc:"Not sent, as the recipient is on the suppression list."`
 	Failed       int64 `json:"failed" doc:"Given up for a reason of ours."`
 	Cancelled    int64 `json:"cancelled" doc:"Cancelled before it was delivered."`
-	Unsubscribed int64 `json:"unsubscribed" doc:"Recipients who unsubscribed by the link."`
+	Unsubscribed int64 `json:"unsubscribed" doc:"Recipients who unsubscribed by the hosted link or by mail to the address beside it."`
 	Inbound      int64 `json:"inbound" doc:"Messages that arrived in mailboxes, one for each mailbox."`
 
 	BounceRate    *float64 `json:"bounce_rate" doc:"bounced / (delivered + bounced); null if there was neither." example:"0.012"`

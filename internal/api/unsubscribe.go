@@ -12,6 +12,7 @@ import (
 
 	"github.com/mailstead/mailstead/internal/address"
 	"github.com/mailstead/mailstead/internal/fault"
+	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -76,7 +77,7 @@ func (u *unsubscribeHandler) unsubscribe(w http.ResponseWriter, r *http.Request,
 	if err != nil {
 		return err
 	}
-	if _, err := u.api.Outbox.Queue.RecordUnsubscribe(r.Context(), k); err != nil {
+	if _, err := u.api.Outbox.Queue.RecordUnsubscribe(r.Context(), k, queue.UnsubscribeByLink); err != nil {
 		return err
 	}
 	renderUnsubscribePage(w, http.StatusOK, unsubscribePage{Title: "You are unsubscribed", Address: displayAddress(k), After: "gets no more such mail from " + sender + "."})

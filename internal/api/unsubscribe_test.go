@@ -219,7 +219,7 @@ func TestUnsubscribe(t *testing.T) {
 			})
 		}
 		group.Wait()
-		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribe")
+		happens(t, s, id, isDelivered+", unsubscribe link")
 		if n := entries(); n != 1 {
 			t.Fatalf("%d entries", n)
 		}
@@ -331,7 +331,7 @@ func TestUnsubscribeByMail(t *testing.T) {
 		if all := entries(); len(all) != 1 || all[0].Address != "bob@demo.test" || all[0].Reason != suppression.ReasonUnsubscribe {
 			t.Fatalf("%+v", all)
 		}
-		happens(t, s, id, isDelivered+", delivery_status delivered unsubscribe")
+		happens(t, s, id, isDelivered+", unsubscribe email")
 	})
 }
 

@@ -30,7 +30,7 @@ func (a *API) webhookDeliveryRoutes(r *router) {
 type WebhookDeliveryResponse struct {
 	ID             db.ID      `json:"id" doc:"The event's id, which is X-Event-ID."`
 	WebhookID      db.ID      `json:"webhook_id" doc:"The webhook."`
-	Type           string     `json:"type" enum:"inbound_email,delivery_status,bounce,complaint,domain_verified,mailbox_created,migration_complete,rate_limit_warning" doc:"The kind of event."`
+	Type           string     `json:"type" enum:"{event}" doc:"The kind of event."`
 	Test           bool       `json:"test" doc:"Whether it was a test: the event did not happen."`
 	Status         string     `json:"status" enum:"pending,delivered,failed" doc:"pending: to be tried, for the first time or again; delivered: the receiver took it; failed: given up."`
 	Attempts       int        `json:"attempts" doc:"How often it was tried." example:"1"`
@@ -108,7 +108,7 @@ func (a *API) webhookDeliveryDetail(ctx context.Context, p account.Principal, ho
 }
 
 type testWebhookRequest struct {
-	Event string `json:"event,omitempty" enum:"inbound_email,delivery_status,bounce,complaint,domain_verified,mailbox_created,migration_complete,rate_limit_warning" doc:"The kind of event; the first that the webhook is for when left out."`
+	Event string `json:"event,omitempty" enum:"{event}" doc:"The kind of event; the first that the webhook is for when left out."`
 }
 
 type testWebhookInput struct {

@@ -34,7 +34,7 @@ type webhookResponse struct {
 	ID             db.ID              `json:"id" doc:"The webhook's id."`
 	URL            string             `json:"url" doc:"Where events are sent." example:"https://app.example.com/hooks"`
 	Description    string             `json:"description" doc:"What it is for, or empty." example:"the shop"`
-	Events         []string           `json:"events" doc:"The kinds of event that are sent; all alone is every kind." example:"bounce,complaint"`
+	Events         []string           `json:"events" enum:"{event},all" doc:"The kinds of event that are sent; all alone is every kind." example:"bounce,complaint"`
 	Domains        []db.ID            `json:"domains" doc:"Only events about one of these domains, or of the mailboxes beside; every event if both are empty."`
 	Mailboxes      []db.ID            `json:"mailboxes" doc:"Only events about one of these mailboxes, or of the domains beside."`
 	IncludeContent bool               `json:"include_content" doc:"Whether inbound_email events hold what the message says: its subject, addresses, texts and files."`
@@ -63,7 +63,7 @@ func newWebhookResponse(w webhook.Webhook) webhookResponse {
 
 type createWebhookRequest struct {
 	URL            string   `json:"url" doc:"Where events are sent: https, on the public Internet, unless the operator allows other places." example:"https://app.example.com/hooks"`
-	Events         []string `json:"events" doc:"Kinds of event; all stands for every kind, those to come included." example:"bounce,complaint"`
+	Events         []string `json:"events" enum:"{event},all" doc:"Kinds of event; all stands for every kind, those to come included." example:"bounce,complaint"`
 	Description    string   `json:"description,omitempty" doc:"What it is for, at most 200 characters." example:"the shop"`
 	Domains        []string `json:"domains,omitempty" doc:"Ids of domains: only events about one of them (itself, what it sent, its mailboxes), or of the mailboxes beside. A rate_limit_warning is about none."`
 	Mailboxes      []string `json:"mailboxes,omitempty" doc:"Ids of mailboxes: only events about one of them (what arrived there, its making, a migration into it), or of the domains beside."`
@@ -205,7 +205,7 @@ func (a *API) getWebhook(ctx context.Context, p account.Principal, in *idParams)
 
 type updateWebhookRequest struct {
 	URL            *string   `json:"url,omitempty" doc:"Where events are sent; what waits goes there too." example:"https://app.example.com/hooks"`
-	Events         *[]string `json:"events,omitempty" doc:"All kinds of event that shall be sent." example:"bounce,complaint"`
+	Events         *[]string `json:"events,omitempty" enum:"{event},all" doc:"All kinds of event that shall be sent." example:"bounce,complaint"`
 	Description    *string   `json:"description,omitempty" doc:"What it is for." example:"the shop"`
 	Domains        *[]string `json:"domains,omitempty" doc:"Ids of all domains that events may be about; empty for no such filter."`
 	Mailboxes      *[]string `json:"mailboxes,omitempty" doc:"Ids of all mailboxes that events may be about; empty for no such filter."`

@@ -133,15 +133,15 @@ func TestWebhookRules(t *testing.T) {
 	}{
 		{"nothing", object{}, []string{"url required", "events required"}},
 		{"no kinds", object{"url": url, "events": []string{}}, []string{"events required"}},
-		{"unknown kinds", object{"url": url, "events": []string{"bounce", "bounces", "all", "ALL"}}, []string{"events[1] unknown_event", "events[3] unknown_event"}},
+		{"unknown kinds", object{"url": url, "events": []string{"bounce", "bounces", "all", "ALL"}}, []string{"events[1] unknown_value", "events[3] unknown_value"}},
 		{"everything", object{"url": "http://u:s3cret@127.0.0.1/", "events": []string{"s3cret"}, "description": strings.Repeat("s3cret ", 30), "domains": []string{"s3cret"}},
-			[]string{"url userinfo_not_allowed", "events[0] unknown_event", "description too_long", "domains[0] not_found"}},
+			[]string{"events[0] unknown_value", "url userinfo_not_allowed", "description too_long", "domains[0] not_found"}},
 		{"many domains", object{"url": url, "events": []string{"all"}, "domains": make([]string, 101)}, []string{"domains too_many"}},
 		{"an address that is not public", object{"url": "https://10.0.0.1/", "events": []string{"all"}}, []string{"url address_not_allowed"}},
 		{"the metadata service", object{"url": "https://169.254.169.254/latest", "events": []string{"all"}}, []string{"url address_not_allowed"}},
 		{"in clear", object{"url": "http://203.0.114.1/", "events": []string{"all"}}, []string{"url https_required"}},
 		{"what there is not, and more", object{"name": "s3cret", "url": "ftp://s3cret/", "events": []string{"s3cret"}, "description": 5},
-			[]string{"description wrong_type", "name unknown_field", "url invalid_url", "events[0] unknown_event"}},
+			[]string{"description wrong_type", "events[0] unknown_value", "name unknown_field", "url invalid_url"}},
 		{"not even a list", object{"events": "s3cret"}, []string{"events wrong_type", "url required"}},
 		{"a secret of one's own", object{"url": url, "events": []string{"all"}, "secret": "s3cret"}, []string{"secret unknown_field"}},
 	} {

@@ -217,6 +217,8 @@ var types = map[string]reflect.Type{
 	"BounceEventBody":            reflect.TypeFor[client.Event](),
 	"ComplaintEvent":             reflect.TypeFor[client.ComplaintData](),
 	"ComplaintEventBody":         reflect.TypeFor[client.Event](),
+	"UnsubscribeEvent":           reflect.TypeFor[client.UnsubscribeData](),
+	"UnsubscribeEventBody":       reflect.TypeFor[client.Event](),
 	"DomainVerifiedEvent":        reflect.TypeFor[client.DomainVerifiedData](),
 	"DomainVerifiedEventBody":    reflect.TypeFor[client.Event](),
 	"MailboxCreatedEvent":        reflect.TypeFor[client.MailboxCreatedData](),

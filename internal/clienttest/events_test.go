@@ -53,13 +53,13 @@ func (h *fixture) events() {
 		break
 	}
 	for e, err := range h.c.StreamEvents(ctx, client.EventFilter{Types: []string{"all"}}, "") {
-		refused(h, "a wrong stream", err, 422, "validation_failed", "type unknown_type")
+		refused(h, "a wrong stream", err, 422, "validation_failed", "type unknown_value")
 		if e.ID != "" {
 			h.Errorf("and %+v", e)
 		}
 	}
 	_, err = h.c.ListEvents(ctx, client.EventFilter{Types: []string{"all"}, MessageID: "x"}, client.Paging{})
-	refused(h, "a bad filter", err, 422, "validation_failed", "type unknown_type", "message invalid_id")
+	refused(h, "a bad filter", err, 422, "validation_failed", "type unknown_value", "message invalid_id")
 }
 
 // stats runs after events: those are counted.

@@ -18,6 +18,7 @@ var eventKinds = [...][3]string{
 	{event.DeliveryStatus, "Delivery status", "A recipient’s message moved on: delivered, deferred, given up."},
 	{event.Bounce, "Bounce", "A message came back for good or for now."},
 	{event.Complaint, "Complaint", "A recipient called a message spam."},
+	{event.Unsubscribe, "Unsubscribe", "A recipient unsubscribed by the link or by mail."},
 	{event.DomainVerified, "Domain verified", "All required records of a domain were seen."},
 	{event.MailboxCreated, "Mailbox made", "There is a new mailbox."},
 	{event.MigrationComplete, "Migration complete", "Mail has been moved in from elsewhere."},

@@ -27,6 +27,7 @@ const (
 	DeliveryStatus    = "delivery_status"
 	Bounce            = "bounce"
 	Complaint         = "complaint"
+	Unsubscribe       = "unsubscribe"
 	DomainVerified    = "domain_verified"
 	MailboxCreated    = "mailbox_created"
 	MigrationComplete = "migration_complete"
@@ -34,7 +35,7 @@ const (
 )
 
 // Kinds lists all kinds of events.
-var Kinds = [...]string{InboundEmail, DeliveryStatus, Bounce, Complaint, DomainVerified, MailboxCreated, MigrationComplete, RateLimitWarning}
+var Kinds = [...]string{InboundEmail, DeliveryStatus, Bounce, Complaint, Unsubscribe, DomainVerified, MailboxCreated, MigrationComplete, RateLimitWarning}
 
 // RecordParams is an event about to be recorded.
 type RecordParams struct {
@@ -47,7 +48,7 @@ type RecordParams struct {
 	Mailbox   db.ID  // mailbox of the event
 	Recipient string // the recipient's address.Key
 	Tags      string // tags of the sent message, as tag.Join returns them
-	Status    string // data.status, or "unsubscribed" for an unsubscribe without a state change
+	Status    string // data.status, if the event changes the state of its delivery
 	// ContentMessage is the received message from which Log.LoadContent completes Data when the
 	// event is first read; 0 if Data is complete.
 	ContentMessage db.ID

@@ -23,7 +23,8 @@ const (
 	older5    = ` AND (kind, position) < ($8, $2) AND kind >= $8` + olderKind + `UNION ALL `
 	older6    = ` AND (kind, position) < ($9, $2) AND kind >= $9` + olderKind + `UNION ALL `
 	older7    = ` AND (kind, position) < ($10, $2) AND kind >= $10` + olderKind + `UNION ALL `
-	older8    = ` AND (kind, position) < ($11, $2) AND kind >= $11` + olderKind + `
+	older8    = ` AND (kind, position) < ($11, $2) AND kind >= $11` + olderKind + `UNION ALL `
+	older9    = ` AND (kind, position) < ($12, $2) AND kind >= $12` + olderKind + `
 		) AS kinds ORDER BY at DESC LIMIT $3) AS found CROSS JOIN event WHERE event.position = found.at AND +event.account = $1 ORDER BY found.at DESC`
 
 	newerKind = ` AND position IS NOT NULL ORDER BY kind, position LIMIT $3) AS k `
@@ -34,17 +35,18 @@ const (
 	newer5    = ` AND (kind, position) > ($8, $2) AND kind <= $8` + newerKind + `UNION ALL `
 	newer6    = ` AND (kind, position) > ($9, $2) AND kind <= $9` + newerKind + `UNION ALL `
 	newer7    = ` AND (kind, position) > ($10, $2) AND kind <= $10` + newerKind + `UNION ALL `
-	newer8    = ` AND (kind, position) > ($11, $2) AND kind <= $11` + newerKind + `
+	newer8    = ` AND (kind, position) > ($11, $2) AND kind <= $11` + newerKind + `UNION ALL `
+	newer9    = ` AND (kind, position) > ($12, $2) AND kind <= $12` + newerKind + `
 		) AS kinds ORDER BY at LIMIT $3) AS found CROSS JOIN event WHERE event.position = found.at AND +event.account = $1 ORDER BY found.at`
 
 	selectMerged       = `SELECT position, id, kind, data, content, created_at, message, domain, mailbox, recipient, tags FROM (SELECT at FROM (`
 	positionsOfAccount = `SELECT at FROM (SELECT position AS at FROM event WHERE account = $1`
-	positionsOfDomain  = `SELECT at FROM (SELECT position AS at FROM event WHERE domain = $12 AND domain > 0`
-	positionsOfMailbox = `SELECT at FROM (SELECT position AS at FROM event WHERE mailbox = $12 AND mailbox > 0`
+	positionsOfDomain  = `SELECT at FROM (SELECT position AS at FROM event WHERE domain = $13 AND domain > 0`
+	positionsOfMailbox = `SELECT at FROM (SELECT position AS at FROM event WHERE mailbox = $13 AND mailbox > 0`
 )
 
 // A new kind needs one more branch in the queries.
-var _ [8]string = Kinds
+var _ [9]string = Kinds
 
 var (
 	// With statistics, SQLite would sort the rows of an index on account and kind.
@@ -73,17 +75,17 @@ var (
 	// statement sees all kinds at the same time: with one statement per kind, the sequencer could
 	// number events in between, and an event would be skipped.
 	kindsOlderQuery = db.SQL(selectMerged + positionsOfAccount + older1 + positionsOfAccount + older2 + positionsOfAccount + older3 + positionsOfAccount + older4 +
-		positionsOfAccount + older5 + positionsOfAccount + older6 + positionsOfAccount + older7 + positionsOfAccount + older8)
+		positionsOfAccount + older5 + positionsOfAccount + older6 + positionsOfAccount + older7 + positionsOfAccount + older8 + positionsOfAccount + older9)
 	kindsNewerQuery = db.SQL(selectMerged + positionsOfAccount + newer1 + positionsOfAccount + newer2 + positionsOfAccount + newer3 + positionsOfAccount + newer4 +
-		positionsOfAccount + newer5 + positionsOfAccount + newer6 + positionsOfAccount + newer7 + positionsOfAccount + newer8)
+		positionsOfAccount + newer5 + positionsOfAccount + newer6 + positionsOfAccount + newer7 + positionsOfAccount + newer8 + positionsOfAccount + newer9)
 	domainOlderQuery = db.SQL(selectMerged + positionsOfDomain + older1 + positionsOfDomain + older2 + positionsOfDomain + older3 + positionsOfDomain + older4 +
-		positionsOfDomain + older5 + positionsOfDomain + older6 + positionsOfDomain + older7 + positionsOfDomain + older8)
+		positionsOfDomain + older5 + positionsOfDomain + older6 + positionsOfDomain + older7 + positionsOfDomain + older8 + positionsOfDomain + older9)
 	domainNewerQuery = db.SQL(selectMerged + positionsOfDomain + newer1 + positionsOfDomain + newer2 + positionsOfDomain + newer3 + positionsOfDomain + newer4 +
-		positionsOfDomain + newer5 + positionsOfDomain + newer6 + positionsOfDomain + newer7 + positionsOfDomain + newer8)
+		positionsOfDomain + newer5 + positionsOfDomain + newer6 + positionsOfDomain + newer7 + positionsOfDomain + newer8 + positionsOfDomain + newer9)
 	mailboxOlderQuery = db.SQL(selectMerged + positionsOfMailbox + older1 + positionsOfMailbox + older2 + positionsOfMailbox + older3 + positionsOfMailbox + older4 +
-		positionsOfMailbox + older5 + positionsOfMailbox + older6 + positionsOfMailbox + older7 + positionsOfMailbox + older8)
+		positionsOfMailbox + older5 + positionsOfMailbox + older6 + positionsOfMailbox + older7 + positionsOfMailbox + older8 + positionsOfMailbox + older9)
 	mailboxNewerQuery = db.SQL(selectMerged + positionsOfMailbox + newer1 + positionsOfMailbox + newer2 + positionsOfMailbox + newer3 + positionsOfMailbox + newer4 +
-		positionsOfMailbox + newer5 + positionsOfMailbox + newer6 + positionsOfMailbox + newer7 + positionsOfMailbox + newer8)
+		positionsOfMailbox + newer5 + positionsOfMailbox + newer6 + positionsOfMailbox + newer7 + positionsOfMailbox + newer8 + positionsOfMailbox + newer9)
 )
 
 // statement returns the query for the next events, by the most selective filter. All its rows match

@@ -10,6 +10,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/mailbox"
 	"github.com/mailstead/mailstead/internal/message"
+	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/suppression"
 )
 
@@ -27,7 +28,7 @@ func (i *Service) unsubscribe(ctx context.Context, r returnPath, s *spooledMessa
 	if err != nil {
 		return err
 	}
-	changed, err := i.Queue.RecordUnsubscribe(ctx, link)
+	changed, err := i.Queue.RecordUnsubscribe(ctx, link, queue.UnsubscribeByEmail)
 	if err == nil {
 		i.Log.Info("a recipient unsubscribed by mail", "message", r.message, "n", r.n, "changed", changed)
 	}

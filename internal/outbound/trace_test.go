@@ -187,7 +187,7 @@ func TestUnsubscribeAfterPrune(t *testing.T) {
 		m := send(t, s, "ann@example.org")
 		makePast(t, s, m)
 		p := demo(t, s)
-		if done, err := s.Queue.RecordUnsubscribe(t.Context(), suppression.UnsubscribeLink{Account: p.Account, Message: m.ID, Address: "ann@example.org"}); err != nil || !done {
+		if done, err := s.Queue.RecordUnsubscribe(t.Context(), suppression.UnsubscribeLink{Account: p.Account, Message: m.ID, Address: "ann@example.org"}, queue.UnsubscribeByEmail); err != nil || !done {
 			t.Fatal(done, err)
 		}
 		servertest.Eventually(t, func() string {
@@ -195,7 +195,7 @@ func TestUnsubscribeAfterPrune(t *testing.T) {
 			if err != nil {
 				return err.Error()
 			}
-			if len(got.Events) == 1 && strings.Contains(string(got.Events[0].Data), `"unsubscribe"`) && strings.Contains(string(got.Events[0].Data), m.MessageID) && strings.Contains(string(got.Events[0].Data), m.ThreadID) {
+			if len(got.Events) == 1 && got.Events[0].Type == event.Unsubscribe && strings.Contains(string(got.Events[0].Data), `"method":"email"`) && strings.Contains(string(got.Events[0].Data), m.MessageID) && strings.Contains(string(got.Events[0].Data), m.ThreadID) {
 				return ""
 			}
 			return fmt.Sprint("the event is ", got)

@@ -50,7 +50,7 @@ type StatusEvent struct {
 	Reply       apijson.NullString `json:"diagnostic" doc:"The text of the last reply, or what went wrong." example:"Ok: queued as 4XyZ"`
 	Remote      apijson.NullString `json:"remote_mta" doc:"The host that said so." example:"mx.example.org"`
 	Via         apijson.NullString `json:"via" doc:"relay: a smart host took it, which tells no more." example:"relay"`
-	Reason      apijson.NullString `json:"reason" doc:"Why it was not tried, such as bounce, complaint, manual or unsubscribe for a suppressed one; not_reported: nothing changed, but its sender could not be told by mail what became of it." example:"unsubscribe"`
+	Reason      apijson.NullString `json:"reason" doc:"Why it was not tried, such as bounce, complaint, manual or unsubscribe for a suppressed one; not_reported: nothing changed, but its sender could not be told by mail what became of it." example:"bounce"`
 	NextAttempt *time.Time         `json:"next_attempt_at" doc:"When it will be tried again, while it is deferred."`
 }
 
@@ -76,6 +76,12 @@ type ComplaintEvent struct {
 	EventFields
 	Feedback apijson.NullString `json:"feedback_type" doc:"The kind of report (RFC 5965)." example:"abuse"`
 	Reporter apijson.NullString `json:"reporter" doc:"Who reported it." example:"example.org"`
+}
+
+// UnsubscribeEvent is the data of an unsubscribe event.
+type UnsubscribeEvent struct {
+	EventFields
+	Method UnsubscribeMethod `json:"method" enum:"link,email" doc:"How the recipient unsubscribed. link: by the hosted link, in a browser or by the button of a mail program. email: by a message to the address that the service offers."`
 }
 
 func (s *StatusChange) eventFields(sequence int) EventFields {

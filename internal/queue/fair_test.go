@@ -348,7 +348,7 @@ func TestUnsubscribedWhilePromoted(t *testing.T) {
 			o.Describe = func(ctx context.Context, id db.ID) (queue.MessageInfo, error) {
 				if once.CompareAndSwap(false, true) {
 					link := suppression.UnsubscribeLink{Account: h.account, Message: id, Address: "ok@a.test"}
-					if done, err := h.queue.RecordUnsubscribe(ctx, link); !done || err != nil {
+					if done, err := h.queue.RecordUnsubscribe(ctx, link, queue.UnsubscribeByLink); !done || err != nil {
 						t.Error(done, err)
 					}
 				}
@@ -361,7 +361,7 @@ func TestUnsubscribedWhilePromoted(t *testing.T) {
 		h.accept(m, to("ok@a.test"))
 		h.later(2 * time.Hour)
 		h.awaitDelivered(1)
-		h.wantEvents(m.ID, "delivery_status 1 scheduled, delivery_status 2 queued, delivery_status 3 delivered")
+		h.wantEvents(m.ID, "unsubscribe 1, delivery_status 2 queued, delivery_status 3 delivered")
 	})
 }
 

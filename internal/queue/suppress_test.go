@@ -202,7 +202,7 @@ func TestUnsubscribed(t *testing.T) {
 			var group sync.WaitGroup
 			for range 8 {
 				group.Go(func() {
-					ok, err := h.queue.RecordUnsubscribe(ctx, k)
+					ok, err := h.queue.RecordUnsubscribe(ctx, k, queue.UnsubscribeByLink)
 					if err != nil {
 						t.Error(err)
 					}
@@ -219,8 +219,7 @@ func TestUnsubscribed(t *testing.T) {
 		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: m, Address: "ok@a.test"}); n != 1 {
 			t.Errorf("%d changed something", n)
 		}
-		h.wantEvents(m, "delivery_status 1 delivered, delivery_status 2 delivered")
-		h.wantReason(m, "unsubscribe")
+		h.wantEvents(m, "delivery_status 1 delivered, unsubscribe 2")
 
 		m = h.send("slow@a.test")
 		<-began
@@ -230,7 +229,7 @@ func TestUnsubscribed(t *testing.T) {
 		goOn <- struct{}{}
 		h.await(1)
 		h.wantStates(m, "delivered")
-		h.wantEvents(m, "delivery_status 1 queued, delivery_status 2 delivered")
+		h.wantEvents(m, "unsubscribe 1, delivery_status 2 delivered")
 
 		// The message was deleted, and the address is already on the other list.
 		gone := h.db.NewID()
@@ -238,7 +237,7 @@ func TestUnsubscribed(t *testing.T) {
 		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: gone, Address: "Gone@a.test"}); n != 1 {
 			t.Errorf("%d changed something", n)
 		}
-		h.wantEvents(gone, "delivery_status 1 delivered")
+		h.wantEvents(gone, "unsubscribe 1")
 		if n := unsubscribe(suppression.UnsubscribeLink{Account: h.account, Message: m, Address: "ok@a.test"}); n != 0 {
 			t.Errorf("%d changed something", n)
 		}

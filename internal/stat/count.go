@@ -39,10 +39,10 @@ var (
 				SUM(CASE WHEN status = 'delivered' THEN 1 ELSE 0 END) AS delivered, SUM(CASE WHEN status = 'deferred' THEN 1 ELSE 0 END) AS deferred,
 				SUM(CASE WHEN status = 'bounced' THEN 1 ELSE 0 END) AS bounced, SUM(CASE WHEN status = 'complained' THEN 1 ELSE 0 END) AS complained,
 				SUM(CASE WHEN status = 'suppressed' THEN 1 ELSE 0 END) AS suppressed, SUM(CASE WHEN status = 'failed' THEN 1 ELSE 0 END) AS failed,
-				SUM(CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled, SUM(CASE WHEN status = 'unsubscribed' THEN 1 ELSE 0 END) AS unsubscribed,
+				SUM(CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END) AS cancelled, SUM(CASE WHEN kind = 'unsubscribe' THEN 1 ELSE 0 END) AS unsubscribed,
 				SUM(CASE WHEN kind = 'inbound_email' THEN 1 ELSE 0 END) AS inbound
 			FROM event
-			WHERE position IS NOT NULL AND position > $1 AND position <= $2 AND kind IN ('delivery_status', 'inbound_email')
+			WHERE position IS NOT NULL AND position > $1 AND position <= $2 AND kind IN ('delivery_status', 'unsubscribe', 'inbound_email')
 			GROUP BY 1, 2, 3),
 		form (span, own) AS (VALUES (CAST(3600000000 AS BIGINT), CAST(0 AS BIGINT)), (3600000000, 1), (86400000000, 0), (86400000000, 1))
 		INSERT INTO stat (account, domain, span, period, delivered, deferred, bounced, complained, suppressed, failed, cancelled, unsubscribed, inbound)

@@ -27,9 +27,6 @@ const (
 // HourlyRetention is how long hourly counts are kept.
 const HourlyRetention = 90 * Day
 
-// StatusUnsubscribed is the status of an event that counts as an unsubscribe.
-const StatusUnsubscribed = "unsubscribed"
-
 // Counts are numbers of messages and recipients. All but Messages and Inbound count recipients: a
 // message to three counts as three accepted. A delivery may count in several states, as it may be
 // deferred, delivered, and bounced later.
@@ -119,10 +116,10 @@ var (
 		UNION ALL SELECT created_at - created_at % $3, CASE WHEN status = 'delivered' THEN 1 ELSE 0 END, CASE WHEN status = 'deferred' THEN 1 ELSE 0 END,
 			CASE WHEN status = 'bounced' THEN 1 ELSE 0 END, CASE WHEN status = 'complained' THEN 1 ELSE 0 END,
 			CASE WHEN status = 'suppressed' THEN 1 ELSE 0 END, CASE WHEN status = 'failed' THEN 1 ELSE 0 END,
-			CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END, CASE WHEN status = 'unsubscribed' THEN 1 ELSE 0 END,
+			CASE WHEN status = 'cancelled' THEN 1 ELSE 0 END, CASE WHEN kind = 'unsubscribe' THEN 1 ELSE 0 END,
 			CASE WHEN kind = 'inbound_email' THEN 1 ELSE 0 END FROM event
 		WHERE account = $1 AND (domain = $2 OR $2 = 0) AND position IS NOT NULL AND position > (SELECT position FROM stat_position WHERE id = 1)
-			AND created_at >= $4 AND created_at < $5 AND kind IN ('delivery_status', 'inbound_email')`)
+			AND created_at >= $4 AND created_at < $5 AND kind IN ('delivery_status', 'unsubscribe', 'inbound_email')`)
 	acceptedCountsQuery = db.SQL(`SELECT period, messages, recipients FROM stat_accepted
 		WHERE account = $1 AND domain = $2 AND span = $3 AND period >= $4 AND period < $5 ORDER BY period`)
 )

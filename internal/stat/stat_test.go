@@ -78,8 +78,7 @@ var states = map[string]func(*stat.Counts){
 	"delivered": func(f *stat.Counts) { f.Delivered++ }, "deferred": func(f *stat.Counts) { f.Deferred++ },
 	"bounced": func(f *stat.Counts) { f.Bounced++ }, "complained": func(f *stat.Counts) { f.Complained++ },
 	"suppressed": func(f *stat.Counts) { f.Suppressed++ }, "failed": func(f *stat.Counts) { f.Failed++ },
-	"cancelled": func(f *stat.Counts) { f.Cancelled++ }, "unsubscribed": func(f *stat.Counts) { f.Unsubscribed++ },
-	"queued": func(*stat.Counts) {},
+	"cancelled": func(f *stat.Counts) { f.Cancelled++ }, "queued": func(*stat.Counts) {},
 }
 
 // On two nodes that count concurrently, with interrupted counts and pruned events, the counts
@@ -111,11 +110,14 @@ func TestCount(t *testing.T) {
 			}
 			e := event.RecordParams{Account: account, Domain: domain, Data: struct{}{}}
 			count := func(*stat.Counts) {}
-			switch e.Status = names[random.IntN(len(names))]; random.IntN(5) {
+			switch e.Status = names[random.IntN(len(names))]; random.IntN(6) {
 			case 0:
 				e.Kind, e.Status = event.InboundEmail, ""
 				count = func(f *stat.Counts) { f.Inbound++ }
-			case 1: // recorded with a delivery_status
+			case 1:
+				e.Kind, e.Status = event.Unsubscribe, ""
+				count = func(f *stat.Counts) { f.Unsubscribed++ }
+			case 2: // recorded with a delivery_status
 				e.Kind = []string{event.Bounce, event.Complaint, event.MailboxCreated}[random.IntN(3)]
 			default:
 				e.Kind, count = event.DeliveryStatus, states[e.Status]

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/tag"
 )
 
@@ -26,8 +27,8 @@ const (
 var (
 	dayTagsQuery      = db.SQL(`SELECT tag FROM stat_tag_day WHERE account = $1 AND day = $2 ORDER BY tag LIMIT 1000`)
 	insertDayTagQuery = db.SQL(`INSERT INTO stat_tag_day (account, day, tag) VALUES ($1, $2, $3) ON CONFLICT (account, day, tag) DO NOTHING`)
-	taggedEventsQuery = db.SQL(`SELECT position, account, domain, created_at, status, tags FROM event
-		WHERE position IS NOT NULL AND position > $1 AND position <= $2 AND kind = 'delivery_status' AND tags <> '' ORDER BY position`)
+	taggedEventsQuery = db.SQL(`SELECT position, account, domain, created_at, kind, status, tags FROM event
+		WHERE position IS NOT NULL AND position > $1 AND position <= $2 AND kind IN ('delivery_status', 'unsubscribe') AND tags <> '' ORDER BY position`)
 	addTagEventsQuery = db.SQL(`INSERT INTO stat_tag (account, tag, domain, span, period, delivered, deferred, bounced, complained, suppressed, failed, cancelled, unsubscribed)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
 		ON CONFLICT (account, tag, domain, span, period) DO UPDATE SET
@@ -181,13 +182,13 @@ type taggedEvents struct {
 func (s *Stats) readTaggedEvents(ctx context.Context, from, to int64) (e taggedEvents, end int64, err error) {
 	e = taggedEvents{DayTags{}, map[tagKey]Counts{}}
 	type taggedEvent struct {
-		position        int64
-		account, domain db.ID
-		at              time.Time
-		status, tags    string
+		position           int64
+		account, domain    db.ID
+		at                 time.Time
+		kind, status, tags string
 	}
 	events, err := db.All(ctx, s.DB, taggedEventsQuery.With(from, to), func(r db.Row) (v taggedEvent, err error) {
-		return v, r.Scan(&v.position, &v.account, &v.domain, db.TimeScanner(&v.at), &v.status, &v.tags)
+		return v, r.Scan(&v.position, &v.account, &v.domain, db.TimeScanner(&v.at), &v.kind, &v.status, &v.tags)
 	})
 	if err != nil {
 		return e, 0, err
@@ -207,7 +208,7 @@ func (s *Stats) readTaggedEvents(ctx context.Context, from, to int64) (e taggedE
 			}
 			for _, row := range tagKeys(v.account, v.domain, v.at, t) {
 				c := e.counts[row]
-				c.addStatus(v.status)
+				c.addEvent(v.kind, v.status)
 				e.counts[row] = c
 			}
 		}
@@ -227,8 +228,12 @@ func (e *taggedEvents) addStatements(b *db.Batch) {
 	}
 }
 
-// addStatus counts the status of an event.
-func (f *Counts) addStatus(status string) {
+// addEvent counts an event of a kind and with a status.
+func (f *Counts) addEvent(kind, status string) {
+	if kind == event.Unsubscribe {
+		f.Unsubscribed++
+		return
+	}
 	switch status {
 	case "delivered":
 		f.Delivered++
@@ -244,8 +249,6 @@ func (f *Counts) addStatus(status string) {
 		f.Failed++
 	case "cancelled":
 		f.Cancelled++
-	case StatusUnsubscribed:
-		f.Unsubscribed++
 	}
 }
 

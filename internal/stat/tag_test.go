@@ -112,11 +112,15 @@ func TestCountTags(t *testing.T) {
 			for range 60 {
 				account, domain := accounts[random.IntN(2)], domains[random.IntN(2)]
 				tags := words[random.IntN(2) : 2+random.IntN(3)]
-				status := []string{"delivered", "deferred", "bounced", "complained", "suppressed", "failed", "cancelled", "unsubscribed", "queued"}[random.IntN(9)]
+				status := []string{"delivered", "deferred", "bounced", "complained", "suppressed", "failed", "cancelled", "queued"}[random.IntN(8)]
 				e := event.RecordParams{Account: account, Domain: domain, Kind: event.DeliveryStatus, Status: status, Tags: tag.Join(tags), Data: struct{}{}}
-				if random.IntN(5) == 0 {
+				switch random.IntN(6) {
+				case 0:
 					e.Kind = event.Bounce // recorded with a delivery_status
-				} else {
+				case 1:
+					e.Kind, e.Status = event.Unsubscribe, ""
+					s.want(tags, account, domain, func(f *stat.Counts) { f.Unsubscribed++ })
+				default:
 					s.want(tags, account, domain, states[status])
 				}
 				events = append(events, e)
