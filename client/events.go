@@ -90,6 +90,7 @@ type MessageData struct {
 	Tags      []string        `json:"tags"`
 	Recipient string          `json:"recipient"`
 	Sequence  int             `json:"sequence"` // increases by one with each event of a delivery
+	Test      bool            `json:"test"`     // test event of a webhook: it didn't happen
 }
 
 // DeliveryStatusData is the data of an event delivery_status.
@@ -137,6 +138,7 @@ type DomainVerifiedData struct {
 	Name       string    `json:"name"`
 	Status     string    `json:"status"`
 	VerifiedAt time.Time `json:"verified_at"`
+	Test       bool      `json:"test"` // test event of a webhook
 }
 
 // MailboxCreatedData is the data of an event mailbox_created.
@@ -145,6 +147,7 @@ type MailboxCreatedData struct {
 	DomainID    string `json:"domain_id"`
 	Address     string `json:"address"`
 	DisplayName string `json:"display_name"`
+	Test        bool   `json:"test"` // test event of a webhook
 }
 
 // RateLimitWarningData is the data of an event rate_limit_warning.
@@ -155,6 +158,7 @@ type RateLimitWarningData struct {
 	Used     int64     `json:"used"`
 	ResetsAt time.Time `json:"resets_at"`
 	APIKeyID *string   `json:"api_key_id"` // key whose limit it is; nil: the account's
+	Test     bool      `json:"test"`       // test event of a webhook
 }
 
 // MigrationData is the data of an event migration_complete.
@@ -169,4 +173,5 @@ type MigrationData struct {
 	Failed     int64     `json:"failed"`  // messages that could not be copied
 	Bytes      int64     `json:"bytes"`
 	FinishedAt time.Time `json:"finished_at"`
+	Test       bool      `json:"test"` // test event of a webhook
 }

@@ -106,6 +106,7 @@ type InboundData struct {
 	Gone    bool `json:"gone"`            // deleted before the event was first read
 	Omitted bool `json:"content_omitted"` // the reader may not read mail: the content is omitted
 	Private bool `json:"private"`         // written by the service for the mailbox's owner: only mail programs show its text
+	Test    bool `json:"test"`            // test event of a webhook
 }
 
 // MailboxMessage is a message in a mailbox.

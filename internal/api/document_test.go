@@ -14,7 +14,9 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/mailstead/mailstead/internal/event"
 	"github.com/mailstead/mailstead/internal/server/servertest"
+	"github.com/mailstead/mailstead/internal/webhook"
 )
 
 // document loads and validates the OpenAPI document.
@@ -115,6 +117,68 @@ func checkResponses(t *testing.T, what string, op *openapi3.Operation) {
 			t.Errorf("%s: %s is missing", what, code)
 		}
 	}
+}
+
+// An event is one of the bodies that webhooks get, told apart by its type, in lists as well. The
+// events of a webhook are an enumeration.
+func TestDocumentOfEvents(t *testing.T) {
+	doc := document(t, servertest.Start(t))
+	schemas := doc.Components.Schemas
+	union := schemas["Event"].Value
+	if len(union.OneOf) != len(event.Kinds) || union.Discriminator == nil || union.Discriminator.PropertyName != "type" || len(union.Discriminator.Mapping) != len(event.Kinds) {
+		t.Fatalf("Event has %d alternatives and the discriminator %+v", len(union.OneOf), union.Discriminator)
+	}
+	if items := schemas["EventList"].Value.Properties["data"].Value.Items; items.Ref != "#/components/schemas/Event" {
+		t.Errorf("a list has %s", items.Ref)
+	}
+	valid := func(text string) bool {
+		t.Helper()
+		var v any
+		if err := json.Unmarshal([]byte(text), &v); err != nil {
+			t.Fatal(err)
+		}
+		return doc.ValidateSchemaJSON(union, v, openapi3.EnableJSONSchema2020()) == nil
+	}
+	for _, kind := range event.Kinds {
+		ref := union.Discriminator.Mapping[kind].Ref
+		if !slices.ContainsFunc(union.OneOf, func(s *openapi3.SchemaRef) bool { return s.Ref == ref }) {
+			t.Errorf("%s leads to %q, which is not among the alternatives", kind, ref)
+			continue
+		}
+		body := schemas[strings.TrimPrefix(ref, "#/components/schemas/")].Value
+		if of := body.Properties["type"].Value.Enum; len(of) != 1 || of[0] != kind || !slices.Contains(body.Required, "type") {
+			t.Errorf("%s: the type is one of %v", kind, of)
+		}
+		if test := body.Properties["data"].Value.Properties["test"]; test == nil || slices.Contains(body.Properties["data"].Value.Required, "test") {
+			t.Errorf("%s: data does not describe test events", kind)
+		}
+		text := string(webhook.Example(kind))
+		if !valid(text) || !valid(strings.Replace(text, `"data": {`, `"data": {"test": true,`, 1)) {
+			t.Errorf("the example of %s, or its test, is no event", kind)
+		}
+		if valid(strings.Replace(text, `"type": "`+kind, `"type": "`+event.Kinds[(slices.Index(event.Kinds[:], kind)+1)%len(event.Kinds)], 1)) {
+			t.Errorf("the data of %s is taken for that of another type", kind)
+		}
+	}
+	kinds := func(name, field string, more ...any) {
+		t.Helper()
+		var want []any
+		for _, kind := range event.Kinds {
+			want = append(want, kind)
+		}
+		s := schemas[name].Value.Properties[field].Value
+		if s.Items != nil {
+			s = s.Items.Value
+		}
+		if want = append(want, more...); !slices.Equal(s.Enum, want) {
+			t.Errorf("%s.%s is one of %v", name, field, s.Enum)
+		}
+	}
+	kinds("CreateWebhookRequest", "events", "all")
+	kinds("UpdateWebhookRequest", "events", "all")
+	kinds("Webhook", "events", "all")
+	kinds("WebhookDelivery", "type")
+	kinds("TestWebhookRequest", "event")
 }
 
 // Responses match the document, and the service accepts the requests that the document describes.

@@ -38,8 +38,14 @@ func eventPayloads() []eventPayload {
 	}
 }
 
-// addWebhooks describes the webhook payloads.
+// addWebhooks describes the webhook payloads, and Event as one of them.
 func (d *document) addWebhooks() {
+	d.schemas.ref(reflect.TypeFor[eventResponse]()) // the operations refer to it
+	union := &schema{
+		Description:   "An event. Its `type` tells which members `data` has. A key or webhook may get types that are added later: ignore those that you don't know.",
+		Discriminator: &discriminator{PropertyName: "type", Mapping: map[string]string{}},
+	}
+	d.schemas.byName[schemaName(reflect.TypeFor[eventResponse]())] = union
 	d.Webhooks = map[string]map[string]*operationObject{}
 	header := func(name, what string) *parameter {
 		return &parameter{Name: name, In: "header", Required: true, Description: what, Schema: &schema{Type: "string"}}
@@ -48,8 +54,11 @@ func (d *document) addWebhooks() {
 		data, body := d.schemas.ofStruct(p.data), d.schemas.ofStruct(reflect.TypeFor[eventResponse]())
 		body.Properties["type"] = &schema{Type: "string", Enum: []any{p.kind}, Description: "The kind of event."}
 		body.Properties["data"] = &schema{Ref: schemaRefPrefix + p.name, Description: "What happened."}
+		data.Properties["test"] = &schema{Type: "boolean", Enum: []any{true}, Description: "Only in the test event of a webhook: true. It didn't happen, and no list has it."}
+		ref := &schema{Ref: schemaRefPrefix + p.name + "Body"}
+		union.OneOf, union.Discriminator.Mapping[p.kind] = append(union.OneOf, ref), ref.Ref
 		d.schemas.byName[p.name], d.schemas.byName[p.name+"Body"] = data, body
-		media := &mediaType{Schema: &schema{Ref: schemaRefPrefix + p.name + "Body"}, Example: webhook.Example(p.kind)}
+		media := &mediaType{Schema: ref, Example: webhook.Example(p.kind)}
 		summary, more, _ := strings.Cut(p.description, ". ")
 		if more != "" {
 			more += "\n\n"

@@ -63,11 +63,10 @@ func TestPayloads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		before, after, is := strings.Cut(d.Body, `"test":true,`)
-		if !is || d.Body != string(h.body(d.ID, kind)) {
+		if !strings.Contains(d.Body, `"test":true,`) || d.Body != string(h.body(d.ID, kind)) {
 			t.Errorf("the test of %s is %s", kind, d.Body)
 		}
-		fits(t, kinds, kind, []byte(before+after))
+		fits(t, kinds, kind, []byte(d.Body))
 	}
 }
 

@@ -41,6 +41,13 @@ type schema struct {
 	MaxItems             *float64           `json:"maxItems,omitempty"`
 	Required             []string           `json:"required,omitempty"`
 	OneOf                []*schema          `json:"oneOf,omitempty"`
+	Discriminator        *discriminator     `json:"discriminator,omitempty"`
+}
+
+// discriminator names the property whose value tells which schema of oneOf applies.
+type discriminator struct {
+	PropertyName string            `json:"propertyName"`
+	Mapping      map[string]string `json:"mapping"`
 }
 
 // anyType is the type of a value of any type.

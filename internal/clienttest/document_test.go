@@ -112,7 +112,7 @@ var types = map[string]reflect.Type{
 	"ListenerCheck":              reflect.TypeFor[client.ListenerCheck](),
 	"SetupStep":                  reflect.TypeFor[client.SetupStep](),
 	"Endpoint":                   reflect.TypeFor[client.Endpoint](),
-	"Event":                      reflect.TypeFor[client.Event](),
+	"Event":                      nil, // one of the bodies below
 	"EventList":                  reflect.TypeFor[client.Page[client.Event]](),
 	"FieldError":                 reflect.TypeFor[client.FieldError](),
 	"SuppressionImport":          reflect.TypeFor[client.SuppressionImport](),

@@ -61,6 +61,7 @@ type schema struct {
 	Properties          map[string]*schema
 	Required            []string
 	OneOf               []*schema
+	Discriminator       *struct{ PropertyName string }
 	Minimum, Maximum    *float64
 	MaxLength, MaxItems *int
 }
@@ -69,11 +70,42 @@ type schema struct {
 func (o *openAPI) resolve(s *schema) *schema {
 	for range 8 { // follows nested references, but not forever
 		if s == nil || s.Ref == "" {
-			return s
+			break
 		}
 		s = o.Components.Schemas[lastSegment(s.Ref)]
 	}
+	if s != nil && s.Discriminator != nil {
+		return o.mergeAlternatives(s)
+	}
 	return s
+}
+
+// mergeAlternatives returns an object with the members of all alternatives of a schema. A member
+// that differs is described by what it depends on.
+func (o *openAPI) mergeAlternatives(s *schema) *schema {
+	merged, name := *s, s.Discriminator.PropertyName
+	merged.Type, merged.OneOf, merged.Discriminator, merged.Properties = "object", nil, nil, map[string]*schema{}
+	for _, ref := range s.OneOf {
+		alternative := o.resolve(ref)
+		if alternative == nil {
+			continue
+		}
+		merged.Required = alternative.Required
+		for member, p := range alternative.Properties {
+			known := merged.Properties[member]
+			switch {
+			case known == nil:
+				own := *p
+				own.Enum = slices.Clone(p.Enum)
+				merged.Properties[member] = &own
+			case member == name:
+				known.Enum = append(known.Enum, p.Enum...)
+			case known.Ref != p.Ref:
+				merged.Properties[member] = &schema{Type: "object", Description: p.Description + " Its members depend on " + name + "."}
+			}
+		}
+	}
+	return &merged
 }
 
 func lastSegment(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
@@ -173,7 +205,11 @@ func (o *openAPI) newFieldRow(name string, s *schema, required bool) fieldRow {
 		row.Text = r.Description
 	}
 	if r != nil {
-		for _, e := range r.Enum {
+		values := r.Enum
+		if item := o.resolve(r.Items); item != nil {
+			values = item.Enum
+		}
+		for _, e := range values {
 			row.Choices = append(row.Choices, fmt.Sprint(e))
 		}
 		if r.Default != nil {
