@@ -39,7 +39,7 @@ func (h *fixture) webhooks() {
 	ctx := h.Context()
 	url, got := h.receiver()
 	_, err := h.c.CreateWebhook(ctx, client.NewWebhook{URL: "gopher://x", Events: []string{"bounce", "bounced"}, Domains: []string{nobody}, Mailboxes: []string{h.boxes[0], "x"}})
-	refused(h, "a bad webhook", err, 422, "validation_failed", "url invalid_url", "events[1] unknown_value", "domains[0] not_found", "mailboxes[1] not_found")
+	refused(h, "a bad webhook", err, 422, "validation_failed", "events[1] unknown_value", "url invalid_url", "domains[0] not_found", "mailboxes[1] not_found")
 	for n := 1; n > 0; { // earlier events are numbered before the webhook exists
 		n, err = h.s.Events.AssignPositions(ctx)
 		h.want("numbering", err)
