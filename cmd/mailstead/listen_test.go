@@ -255,7 +255,7 @@ func TestListenBesideDev(t *testing.T) {
 	here := []string{"listen", "--url", s.Dev.BaseURL, "--forward", "http://127.0.0.1:1/"}
 	refused(t, "--key", nil, here...)
 	refused(t, "mailstead: This API key is not valid", nil, append(here, "--key", "ms_nobody")...)
-	refused(t, "mailstead: --events: The kinds of event are", nil, append(here, "--key", s.Dev.APIKey, "--events", "bounces")...)
+	refused(t, "mailstead: --events: Give one of inbound_email, ", nil, append(here, "--key", s.Dev.APIKey, "--events", "bounces")...)
 	refused(t, "--forward", nil, "listen", "--forward", "localhost:3000")
 	refused(t, "--forward", nil, "listen")
 	refused(t, "mailstead dev", nil, "listen", "--data", t.TempDir(), "--forward", "http://127.0.0.1:1/")

@@ -151,7 +151,7 @@ func TestFaultsAreToldAtOnce(t *testing.T) {
 				}
 			}
 			for _, ref := range op.Parameters {
-				if ref.Value.In != "query" || method == "DELETE" {
+				if ref.Value.In != "query" || method == "DELETE" || op.OperationID == "streamEvents" && ref.Value.Name == "tag" { // a tag may be any text: the stream would begin
 					continue
 				}
 				for _, value := range wrongs(ref.Value.Schema.Value) {

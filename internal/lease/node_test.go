@@ -104,12 +104,14 @@ func TestLease(t *testing.T) {
 		if _, err := lease.Join(t.Context(), d, lease.Options{Name: "test", Holder: "another folder"}); !fault.Is(err, fault.Conflict) {
 			t.Errorf("a second process of one name joined: %v", err)
 		}
-		other := join(t, d, "other", "another folder")
+		neighbour, _ := openWithClock(t, url)
+		other := join(t, neighbour, "other", "another folder")
 		if other.Number == first.Number {
 			t.Fatalf("both are node %d", first.Number)
 		}
 		id := d.NewID()
-		next, _ := openWithClock(t, url)
+		next, clock := openWithClock(t, url)
+		clock.forward(time.Millisecond)        // no process starts within the millisecond of an id
 		again := join(t, next, "test", "test") // the same folder's next process
 		if later := next.NewID(); later <= id {
 			t.Errorf("the next process makes %d, not after %d", later, id)
