@@ -96,7 +96,7 @@ func (a *API) listDKIMKeys(ctx context.Context, p account.Principal, in *listDKI
 
 type addDKIMKeyRequest struct {
 	Selector   string `json:"selector" doc:"Letters, digits, hyphens and dots; not one that the domain had before." example:"s1"`
-	PrivateKey string `json:"private_key" doc:"In PEM: PKCS #8, or PKCS #1 for RSA; RSA of 2048 to 4096 bits, or Ed25519. It is kept encrypted and never shown."`
+	PrivateKey string `json:"private_key" doc:"In PEM: PKCS #8, or PKCS #1 for RSA; RSA of 2048 to 4096 bits, or Ed25519. It is kept encrypted and never shown." example:"-----BEGIN PRIVATE KEY-----\n…\n-----END PRIVATE KEY-----\n"`
 }
 
 type addDKIMKeyInput struct {

@@ -50,6 +50,11 @@ type simulateRequest struct {
 	CheckResults *checkResultsRequest `json:"check_results,omitempty" doc:"What the message is found to be. Spam is filed in Junk."`
 }
 
+// adjustSchema adds an example of a composed message.
+func (simulateRequest) adjustSchema(s *schema) {
+	s.Examples = []any{map[string]any{"from": "Bob <bob@example.org>", "to": []string{"ann@example.com"}, "subject": "Re: Your order", "text": "Thank you!"}}
+}
+
 type checkResultsRequest struct {
 	SPF   string `json:"spf,omitempty" enum:"none,neutral,pass,fail,softfail,temperror,permerror" doc:"none when left out." example:"pass"`
 	DKIM  string `json:"dkim,omitempty" enum:"none,neutral,pass,fail,policy,temperror,permerror" doc:"none when left out." example:"pass"`

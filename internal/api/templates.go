@@ -142,6 +142,11 @@ type createTemplateRequest struct {
 	Variables []templateVariableRequest `json:"variables,omitempty" maxItems:"200" doc:"Declares variables: which are required, their types, and what stands in for them."`
 }
 
+// adjustSchema adds an example with a text: text or html is required.
+func (createTemplateRequest) adjustSchema(s *schema) {
+	s.Examples = []any{map[string]any{"name": "Order confirmation", "subject": "Your order {{order}}", "html": "<p>Hi {{user.name}}</p>"}}
+}
+
 type createTemplateInput struct{ Body createTemplateRequest }
 
 func (a *API) createTemplate(ctx context.Context, p account.Principal, in *createTemplateInput) (templateResponse, error) {

@@ -48,6 +48,11 @@ type setVacationRequest struct {
 	IntervalDays *int       `json:"interval_days,omitempty" minimum:"1" maximum:"90" doc:"After how many days a sender is answered again; 7 when left out." example:"7"`
 }
 
+// adjustSchema adds an example with a text, which is required unless it is disabled.
+func (setVacationRequest) adjustSchema(s *schema) {
+	s.Examples = []any{map[string]any{"subject": "I am away", "text": "I am back on Monday."}}
+}
+
 type setVacationInput struct {
 	idParams
 	Body setVacationRequest

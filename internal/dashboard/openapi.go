@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 )
 
 // openAPI is the part of the OpenAPI document that the reference shows.
@@ -248,7 +249,7 @@ func (o *openAPI) example(s *schema, depth int) any {
 	case strings.HasPrefix(kind, "uuid"):
 		return exampleID
 	case strings.HasPrefix(kind, "date-time"):
-		return "2026-12-01T09:00:00Z"
+		return exampleTime
 	case strings.HasPrefix(kind, "integer"), strings.HasPrefix(kind, "number"):
 		if r.Minimum != nil {
 			return *r.Minimum
@@ -279,7 +280,24 @@ func (o *openAPI) exampleObject(r *schema, depth int) map[string]any {
 	return out
 }
 
-const exampleID = "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"
+// exampleBody returns an example of a request's JSON body. Its times are a week ahead, as a send at
+// a time in the past is refused.
+func (o *openAPI) exampleBody(s *schema) any {
+	body := o.example(s, 0)
+	if object, ok := body.(map[string]any); ok {
+		for name, value := range object {
+			if value == exampleTime {
+				object[name] = time.Now().UTC().AddDate(0, 0, 7).Truncate(24 * time.Hour).Format(time.RFC3339)
+			}
+		}
+	}
+	return body
+}
+
+const (
+	exampleTime = "2026-12-01T09:00:00Z"
+	exampleID   = "0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"
+)
 
 func readOpenAPI(text []byte) (*openAPI, error) {
 	o := &openAPI{}

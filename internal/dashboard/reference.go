@@ -123,7 +123,7 @@ func (o *openAPI) operation(method, path string, e *openAPIOperation, base, inGo
 		for kind, m := range e.RequestBody.Content {
 			if kind == "application/json" {
 				d.Body = o.fieldRows(m.Schema, "", 0)
-				call.body = o.example(m.Schema, 0)
+				call.body = o.exampleBody(m.Schema)
 			} else {
 				d.Takes, call.requestMedia = kind, kind
 			}
