@@ -4,9 +4,11 @@ package api_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 )
 
@@ -163,5 +165,59 @@ func TestQueries(t *testing.T) {
 		refused(t, path, s.API("GET", path+"?x=1", nil), 422, "validation_failed", "x unknown_parameter")
 	}
 	refused(t, "send", s.API("POST", "/outbound/send?dry=1", mail(nil)), 422, "validation_failed", "dry unknown_parameter")
-	status(t, "empty ones are none", s.API("GET", "/domains?after=&limit=", nil), 200)
+}
+
+// A query parameter without a value is a fault in every operation: a filter whose value got lost must
+// not list everything.
+func TestEmptyParameters(t *testing.T) {
+	s := servertest.Start(t)
+	_, operator, err := s.Accounts.CreateKey(t.Context(), account.OperatorAccount, account.KeyParams{Name: "ops", Scopes: []string{account.ScopeOperator}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for path, item := range document(t, s).Paths.Map() {
+		for method, o := range item.Operations() {
+			to, key := strings.TrimPrefix(path, "/api/v1"), s.Dev.APIKey
+			if strings.HasPrefix(to, "/operator") {
+				key = operator
+			}
+			for _, p := range o.Parameters {
+				if p.Value.In != "query" || p.Value.Schema.Value.Type.Is("object") {
+					continue
+				}
+				query := "?" + p.Value.Name + "="
+				a := s.APIWithKey(key, method, to+query, nil)
+				if strings.Contains(to, "{") && a.Status == 404 {
+					continue
+				}
+				seen++
+				refusedAmong(t, o.OperationID+query, a, p.Value.Name+" empty_value")
+				if p.Value.Schema.Value.Type.Is("array") {
+					refusedAmong(t, o.OperationID+query, s.APIWithKey(key, method, to+query+"a,,b", nil), p.Value.Name+" empty_value")
+				} else {
+					refusedAmong(t, o.OperationID+query, s.APIWithKey(key, method, to+query+"1&"+query[1:]+"1", nil), p.Value.Name+" given_twice")
+				}
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d parameters were seen", seen)
+	}
+}
+
+// refusedAmong checks that a problem has a fault, among others that it may have.
+func refusedAmong(t *testing.T, what string, a servertest.Response, fault string) {
+	t.Helper()
+	var p problem
+	if a.Status != 422 || json.Unmarshal(a.Body, &p) != nil {
+		t.Errorf("%s: %d %s", what, a.Status, a.Body)
+		return
+	}
+	for _, e := range p.Errors {
+		if e.Field+" "+e.Code == fault {
+			return
+		}
+	}
+	t.Errorf("%s: no %s: %s", what, fault, a.Body)
 }

@@ -116,13 +116,18 @@ func (b *binder) bindMap(name string, v reflect.Value) {
 	}
 }
 
-// bindParameter reads one query parameter; an empty one counts as absent.
+// bindParameter reads one query parameter. An empty one is a fault: a filter whose value a program
+// lost must not list everything.
 func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Value) {
 	given := b.query[name]
 	if v.Kind() == reflect.Slice {
 		var all []string
 		for _, text := range given {
-			all = append(all, strings.FieldsFunc(text, func(c rune) bool { return c == ',' })...)
+			all = append(all, strings.Split(text, ",")...)
+		}
+		if slices.Contains(all, "") {
+			b.faults.Add(name, "empty_value", "An element of this list is empty. Leave it out, or give it a value.")
+			return
 		}
 		v.Set(reflect.ValueOf(all))
 		for i := range all {
@@ -137,8 +142,11 @@ func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Val
 		return
 	}
 	text := f.Tag.Get("default")
-	if len(given) == 1 && given[0] != "" {
-		text = given[0]
+	if len(given) == 1 {
+		if text = given[0]; text == "" {
+			b.faults.Add(name, "empty_value", "This parameter has no value. Leave it out, or give it a value.")
+			return
+		}
 	}
 	if text == "" {
 		return

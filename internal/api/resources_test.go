@@ -205,7 +205,11 @@ func TestPages(t *testing.T) {
 func walk(t *testing.T, s *servertest.Server, path, direction, cursor string, see func(page []string)) (last string) {
 	t.Helper()
 	for range 100 {
-		a := s.API("GET", path+"?limit=2&"+direction+"="+cursor, nil)
+		to := path + "?limit=2"
+		if cursor != "" {
+			to += "&" + direction + "=" + cursor
+		}
+		a := s.API("GET", to, nil)
 		page := ids(t, a)
 		see(page)
 		o := into(t, a)

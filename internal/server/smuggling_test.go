@@ -82,11 +82,11 @@ func TestSmuggling(t *testing.T) {
 			Data       []struct{ ID, Subject string }
 			NextCursor string `json:"next_cursor"`
 		}
-		s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String()+"/messages?limit=100&after="+after, nil).Decode(t, &one)
+		s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String()+"/messages?limit=100"+after, nil).Decode(t, &one)
 		for _, m := range one.Data {
 			list.Data = append(list.Data, struct{ Subject string }{m.Subject})
 		}
-		if after = one.NextCursor; after == "" {
+		if after = "&after=" + one.NextCursor; one.NextCursor == "" {
 			break
 		}
 	}
