@@ -37,6 +37,7 @@ func TestSmartHost(t *testing.T) {
 		if a := h.attempt(id); a.Host != "relay.test" {
 			t.Errorf("attempt %+v", a)
 		}
+		h.idle() // the connection can be reused once the session has ended
 	}
 	if s.connections() != 1 {
 		t.Errorf("%d connections: two destinations share the relay's", s.connections())
