@@ -80,7 +80,7 @@ func (c *Client) SendBatch(ctx context.Context, b *Batch) (*BatchAccepted, error
 	if err != nil {
 		return nil, err
 	}
-	out, header, err := exchange[BatchAccepted](ctx, c, call{method: http.MethodPost, path: "/outbound/batch", body: content, key: keyOr(b.IdempotencyKey)})
+	out, header, err := exchange[BatchAccepted](ctx, c, call{method: http.MethodPost, path: "/outbound/batch", body: content, key: b.IdempotencyKey})
 	if err != nil {
 		return nil, err
 	}

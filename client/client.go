@@ -23,9 +23,9 @@
 //
 // The client repeats a request after a network error, a 5xx or a 429, up to [WithAttempts]
 // attempts. It waits for a growing time, or as long as the service says (Retry-After). It does so
-// only where that is safe: for GET, PUT and DELETE, for requests that were certainly not carried
-// out, and for sends. Each send has an Idempotency-Key, so that it is accepted once however often
-// it is repeated. The context ends all waits and requests.
+// only where that is safe: for GET, PUT, DELETE and POST, and for requests that were certainly not
+// carried out. Each POST that changes something has an Idempotency-Key, so that it takes effect
+// once however often it is repeated. The context ends all waits and requests.
 package client
 
 import (

@@ -4,10 +4,11 @@ package client
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"math/rand/v2"
+	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"time"
@@ -28,6 +29,9 @@ func (f finalError) Unwrap() error { return f.error }
 
 // repeat makes a call until it succeeds, or until another attempt would be unsafe or useless.
 func (c *Client) repeat(ctx context.Context, in call) (*answer, error) {
+	if in.method == http.MethodPost && in.key == "" && !in.again {
+		in.key = rand.Text()
+	}
 	unsure := false // an attempt without a response may have been carried out
 	for attempt := 1; ; attempt++ {
 		a, err := c.once(ctx, in)
@@ -89,10 +93,10 @@ func notCarriedOut(err error) bool {
 func retryWait(attempt int, err error) (time.Duration, bool) {
 	most := min(firstWait<<min(attempt-1, 10), mostWait)
 	// Clients disconnected at the same time must not all return at the same time.
-	wait := most/2 + rand.N(most/2)
+	wait := most/2 + mathrand.N(most/2)
 	var p *Problem
 	if errors.As(err, &p) && p.RetryAfter > 0 {
-		wait = p.RetryAfter + rand.N(firstWait)
+		wait = p.RetryAfter + mathrand.N(firstWait)
 	}
 	return wait, wait <= patience
 }

@@ -4,7 +4,6 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"net/http"
 	"time"
@@ -129,7 +128,7 @@ func (c *Client) Send(ctx context.Context, s *Send) (*AcceptedMessage, error) {
 
 // submit makes a call that accepts one message.
 func (c *Client) submit(ctx context.Context, path, key string, b *body) (*AcceptedMessage, error) {
-	out, header, err := exchange[AcceptedMessage](ctx, c, call{method: http.MethodPost, path: path, body: b, key: keyOr(key)})
+	out, header, err := exchange[AcceptedMessage](ctx, c, call{method: http.MethodPost, path: path, body: b, key: key})
 	if err != nil {
 		return nil, err
 	}
@@ -138,11 +137,3 @@ func (c *Client) submit(ctx context.Context, path, key string, b *body) (*Accept
 }
 
 func replayed(h http.Header) bool { return h.Get("Idempotency-Replayed") == "true" }
-
-// keyOr returns key, or a random idempotency key if it is empty.
-func keyOr(key string) string {
-	if key == "" {
-		return rand.Text()
-	}
-	return key
-}

@@ -96,7 +96,7 @@ func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act
 	if o.method == http.MethodGet || what == "" {
 		return act(req)
 	}
-	ctx := req.Context()
+	ctx := db.WithCommitGuard(req.Context(), nil) // the guard belongs to the change
 	from, _ := netip.ParseAddrPort(req.RemoteAddr)
 	e := audit.Entry{Account: p.Account, Actor: audit.Actor{Kind: audit.ActorAPIKey, ID: p.Key, Name: p.Name, IP: from.Addr()}, Action: o.id, Object: objectIDs(req)}
 	r := &auditRecord{phrase: what, objectName: a.objectName(ctx, p, o.path, req.PathValue("id"))}
@@ -120,7 +120,7 @@ func (a *API) withAudit(o operation, req *http.Request, p account.Principal, act
 			a.Log.ErrorContext(ctx, "completing an audit log entry failed", "request", web.RequestIDFromContext(ctx), "error", err)
 		}
 	}
-	err = act(req.WithContext(context.WithValue(ctx, auditRecordKey{}, r)))
+	err = act(req.WithContext(context.WithValue(req.Context(), auditRecordKey{}, r)))
 	r.finish(err)
 	return err
 }

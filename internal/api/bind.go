@@ -202,6 +202,9 @@ func readBody(w http.ResponseWriter, r *http.Request, into reflect.Value, hold f
 		return err
 	}
 	arrived()
+	if err := keyedRequestFrom(r.Context()).setContent(text, nil, hold); err != nil {
+		return err
+	}
 	if len(text) == 0 && into.Kind() == reflect.Pointer {
 		return nil
 	}

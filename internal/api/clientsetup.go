@@ -38,7 +38,7 @@ func (a *API) clientSetupRoutes(r *router) {
 	handle(r, operation{method: "POST", path: "/mailboxes/{id}/apple-profile", id: "createAppleProfile", validatesFirst: true, scope: "mailboxes.write", responseMedia: "application/x-apple-aspen-config", mayConflict: true,
 		summary: "A profile with an app password", description: "The same, with an app password that is made for the device: nothing is to be entered there. " +
 			"The password is in the profile alone; it is listed by its name among the app passwords, and ends when it is revoked."}, a.createAppleProfile)
-	handle(r, operation{method: "POST", path: "/mailboxes/{id}/client-setup/check", id: "checkClientSetup", scope: "mailboxes.read",
+	handle(r, operation{method: "POST", path: "/mailboxes/{id}/client-setup/check", id: "checkClientSetup", readOnly: true, scope: "mailboxes.read",
 		summary: "Check that the settings of a mailbox work", description: "The service connects to its own listeners for mail clients now, speaks TLS with each, and asks whether signing in with a password is offered. " +
 			"Nobody is signed in. It takes 30 seconds at most; what went wrong stands in the answer, whose status is 200 nevertheless."}, a.checkClientSetup)
 }

@@ -27,6 +27,8 @@ Lists come in pages, newest first: go on with ` + "`after`" + ` set to ` + "`nex
 
 Errors are problems (RFC 9457) whose ` + "`code`" + ` is stable. A request that breaks rules is answered with status 422 and every field at fault; fields that an endpoint does not know are refused as well. What belongs to another account is answered with 404. Each answer has an ` + "`X-Request-Id`" + `.
 
+Every ` + "`POST`" + ` that changes something takes an ` + "`Idempotency-Key`" + `: your own id for the request. Repeated within 24 hours by the same API key to the same path with the same content, the request does nothing, and gets the first answer again with the header ` + "`Idempotency-Replayed: true`" + `. The content of JSON is compared by its values: the order of members, spaces and escapes don't matter. A key that was used with other content is answered with 422 ` + "`idempotency_key_reused`" + `. While the first request is in progress, the answer is 409 ` + "`idempotency_in_flight`" + `: come again after ` + "`Retry-After`" + `. If the service was interrupted and can't know how the first request ended, it is 409 ` + "`idempotency_result_unknown`" + `: look whether it took effect. What is refused is not kept: correct the request and use the key again.
+
 Limits are told in ` + "`RateLimit-Policy` and `RateLimit`" + ` (draft-ietf-httpapi-ratelimit-headers): requests a second with every answer, messages an hour and a day and recipients a day with the answers to sends. What is too much is answered with status 429 and ` + "`Retry-After`" + `, and did nothing. Hours and days are those of UTC.`
 
 // tags are the resources, in the order of the API reference.
@@ -116,6 +118,9 @@ func describeOperation[I, O any](d *document, o operation) {
 	problems := []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusInternalServerError}
 	in := reflect.TypeFor[I]()
 	d.addParameters(op, in)
+	if o.takesIdempotencyKey() {
+		d.addParameters(op, reflect.TypeFor[idempotencyKeyInput]())
+	}
 	if strings.Contains(o.path, "{") {
 		problems = append(problems, http.StatusNotFound)
 	}
@@ -139,7 +144,7 @@ func describeOperation[I, O any](d *document, o operation) {
 		problems = append(problems, http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType)
 	}
 	problems = append(problems, http.StatusUnprocessableEntity)
-	if o.mayConflict {
+	if o.mayConflict || o.takesIdempotencyKey() {
 		problems = append(problems, http.StatusConflict)
 	}
 	for _, status := range problems {

@@ -222,7 +222,7 @@ func TestRefusedBodyIsNotKept(t *testing.T) {
 	r := httptest.NewRequest("POST", "/", io.MultiReader(strings.NewReader(`{"text":"`+strings.Repeat("x", 1<<20)), strings.NewReader("\" no JSON"), left))
 	r.Header.Set("Content-Type", "application/json")
 	post := &sendOperation{api: a, bodyLimits: sendBodyLimits()}
-	_, err := post.run(httptest.NewRecorder(), r, new(struct{}), nil, nil)
+	_, err := post.run(httptest.NewRecorder(), r, operation{}, new(struct{}), nil, nil)
 	if post.close(); !fault.Is(err, fault.Invalid) || !reflect.DeepEqual(kept, []int{0}) || a.memory.total != 0 || len(a.memory.byAccount) != 0 {
 		t.Errorf("%v; kept %d while the rest came, %d afterwards", err, kept, a.memory.total)
 	}

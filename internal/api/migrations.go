@@ -23,7 +23,7 @@ func (a *API) migrationRoutes(r *router) {
 			"It goes on after a restart or a broken connection, without duplicates, and backs off when the source is busy. A second migration from the same source copies only what is new. " +
 			"The password is kept encrypted, and deleted when the migration ends. Folders that only show mail of others, such as All Mail of Gmail, are copied if they are named in `folders`. " +
 			"`migration_complete` tells of the end."}, a.createMigration)
-	handle(r, operation{method: "POST", path: "/migrations/test", id: "testMigrationSource", validatesFirst: true, scope: "migrations.write",
+	handle(r, operation{method: "POST", path: "/migrations/test", id: "testMigrationSource", readOnly: true, validatesFirst: true, scope: "migrations.write",
 		summary: "Try a source", description: "Connects to a source, signs in, and lists the folders that can be copied, at most 1,000; nothing is copied or kept. " +
 			"What is wrong with the source is told as in the answer to a migration, by the field that is to blame; `source_failed` is the code of what the source itself has said or done. " +
 			"It takes 45 seconds at most, and an account tries one source at a time."}, a.testMigrationSource)

@@ -3,10 +3,11 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"io"
 	"net/http"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,6 +39,8 @@ type operation struct {
 	requestMedia     string // media types of a request body that is not JSON
 	readOnly         bool   // whether it changes nothing, although it is not a GET
 	validatesFirst   bool   // whether it finds all faults of its values before it writes or has any lasting effect
+	hasBody          bool   // whether its body is JSON
+	maxBodyBytes     int64  // maximum size of the body, in bytes; maxBody if 0
 	maxResponseBytes int    // maximum response size in bytes, for an operation that changes something and may have a large response
 }
 
@@ -52,6 +55,8 @@ func (o operation) successStatus() int {
 	return o.status
 }
 
+func (o operation) bodyLimit() int64 { return cmp.Or(o.maxBodyBytes, maxBody) }
+
 // emptyResponse is the response to a DELETE.
 type emptyResponse struct{}
 
@@ -59,6 +64,7 @@ type emptyResponse struct{}
 // response.
 func handle[I, O any](r *router, o operation, f func(ctx context.Context, p account.Principal, in *I) (O, error)) {
 	describeOperation[I, O](r.doc, o)
+	_, o.hasBody = reflect.TypeFor[I]().FieldByName("Body")
 	r.register(o, operationHandler(r.api, o, f))
 }
 
@@ -68,10 +74,11 @@ func operationHandler[I, O any](a *API, o operation, f func(ctx context.Context,
 		var in I
 		body := memoryReservation{budget: a.memory, account: p.Account}
 		defer body.release()
-		if err := bindBody(w, req, &in, body.reserve); err != nil {
+		faults := keyedRequestFrom(req.Context()).headerFaults()
+		if err := cmp.Or(mergeFaults(&faults, bindBody(w, req, &in, body.reserve)), faults.Err()); err != nil {
 			if fault.Is(err, fault.RateLimited) { // a client that is still sending would not see the response
 				body.release()
-				_, _ = io.CopyN(io.Discard, req.Body, maxBody)
+				discardBody(req, maxBody)
 			}
 			return a.collectFaults(req.Context(), err, o, &body, func(ctx context.Context) (any, error) { return f(ctx, p, &in) })
 		}
@@ -164,7 +171,9 @@ func (r *router) register(o operation, f handler) {
 		}
 		if err == nil {
 			req.Body = revalidatingBody{req.Body, func() error { return r.api.revalidateKey(req) }}
-			err = r.api.withAudit(o, req, p, func(req *http.Request) error { return f(w, req, p) })
+			err = r.api.handleOnce(o, w, req, p, func(w http.ResponseWriter, req *http.Request) error {
+				return r.api.withAudit(o, req, p, func(req *http.Request) error { return f(w, req, p) })
+			})
 		}
 		if err != nil {
 			r.api.writeProblem(w, req, err)

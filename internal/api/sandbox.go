@@ -85,7 +85,7 @@ type simulatedRecipient struct {
 }
 
 func (a *API) sandboxRoutes(r *router) {
-	o := operation{method: "POST", path: "/sandbox/inbound", id: "simulateInbound", scope: "sandbox.write",
+	o := operation{method: "POST", path: "/sandbox/inbound", id: "simulateInbound", scope: "sandbox.write", hasBody: true, maxBodyBytes: sendBodyLimits().maxBytes,
 		summary: "Receive an email as from outside", description: "In the sandbox of `mailstead dev` alone. The message takes the way of all mail that comes by SMTP: recipients are looked up, " +
 			"quotas judged, reports to return paths read, threads found, events recorded. The status is 200 also when it is refused; the answer says what an SMTP client would have been told. " +
 			"Only mailboxes of your own account are reached."}
@@ -120,7 +120,8 @@ func (a *API) simulateInbound(w http.ResponseWriter, r *http.Request, p account.
 	var in simulateRequest
 	bad, err := post.readBody(w, r, &in)
 	if err != nil {
-		post.discardBody(r)
+		post.reservation.release()
+		discardBody(r, post.maxBytes)
 		return simulationResponse{}, err
 	}
 	s := &inboundSimulation{in: &in, files: &post.spool, faults: bad}

@@ -5,7 +5,6 @@ package api
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"hash"
 	"io"
 	"net/http"
@@ -14,19 +13,12 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/idempotency"
 	"github.com/mailstead/mailstead/internal/outbound"
 )
 
-// idempotencyKeyHeader is the header that makes a request safe to repeat.
-const idempotencyKeyHeader = "Idempotency-Key"
-
 // sendInput describes the input of an operation that sends, for the document. It is never filled
 // in.
-type sendInput[I any] struct {
-	Key  string `header:"Idempotency-Key" maxLength:"256" doc:"Your own id for this request, 1 to 256 printable characters. Repeated by the same API key with the same id and body within 24 hours, the request does nothing and gets the first answer again, with the header Idempotency-Replayed: true. Another API key's ids are its own." example:"order-42"`
-	Body I
-}
+type sendInput[I any] struct{ Body I }
 
 // submission holds the messages of a request and their options.
 type submission struct {
@@ -47,25 +39,23 @@ type decodedAttachments struct {
 func handleSend[I, O any](r *router, o operation, b bodyLimits,
 	build func(ctx context.Context, p account.Principal, in *I, with decodedAttachments) (submission, error), show func([]outbound.SendResult) O,
 ) {
+	o.hasBody, o.maxBodyBytes = true, b.maxBytes
 	describeOperation[sendInput[I], O](r.doc, o)
 	r.register(o, func(w http.ResponseWriter, req *http.Request, p account.Principal) error {
 		if err := rejectQuery(req); err != nil {
 			return err
 		}
-		post := &sendOperation{api: r.api, path: o.path, bodyLimits: b, principal: p}
+		post := &sendOperation{api: r.api, bodyLimits: b, principal: p}
 		defer post.close()
 		var in I
-		answer, err := post.run(w, req, &in,
+		answer, err := post.run(w, req, o, &in,
 			func(with decodedAttachments) (submission, error) { return build(req.Context(), p, &in, with) },
 			func(results []outbound.SendResult) any { return show(results) })
 		r.api.addSendLimitHeaders(w, req, p)
 		if err != nil {
 			return err
 		}
-		if post.replayed {
-			w.Header().Set("Idempotency-Replayed", "true")
-		}
-		writeBody(w, o.successStatus(), "application/json", answer)
+		answer.write(w)
 		return nil
 	})
 }
@@ -74,65 +64,32 @@ func handleSend[I, O any](r *router, o operation, b bodyLimits,
 type sendOperation struct {
 	bodyLimits
 	api         *API
-	path        string
 	principal   account.Principal
 	spool       spool
 	reservation memoryReservation
-	claim       *idempotency.Claim // nil without an Idempotency-Key
-	bodyHash    hash.Hash          // of the body, if there is an Idempotency-Key
-	faults      fault.FieldErrors
-	replayed    bool
 }
 
 func (p *sendOperation) close() {
 	p.spool.close()
-	p.claim.Release()
 	p.reservation.release()
 }
 
-// discardBody reads the rest of a body, up to a limit: a client that is still sending would not see
-// the response. It releases the body's memory.
-func (p *sendOperation) discardBody(r *http.Request) {
-	p.reservation.release()
-	_, _ = io.CopyN(io.Discard, r.Body, p.maxBytes)
-}
-
-func (p *sendOperation) run(w http.ResponseWriter, r *http.Request, in any,
+func (p *sendOperation) run(w http.ResponseWriter, r *http.Request, o operation, in any,
 	build func(decodedAttachments) (submission, error), show func([]outbound.SendResult) any,
-) ([]byte, error) {
-	err := p.claimIdempotencyKey(r)
-	var types fault.FieldErrors
-	if err == nil {
-		types, err = p.readBody(w, r, in)
-	}
+) (response, error) {
+	types, err := p.readBody(w, r, in)
 	if err != nil {
-		p.discardBody(r)
-		return nil, err
-	}
-	if answer, err := p.storedResponse(r.Context()); answer != nil || err != nil {
-		return answer, err
+		p.reservation.release()
+		discardBody(r, p.maxBytes)
+		return response{}, err
 	}
 	order, err := build(decodedAttachments{&p.spool, types, p.reservation.reserve})
 	if err != nil {
-		return nil, err
+		return response{}, err
 	}
-	order.RequestFaults = append(order.RequestFaults, p.faults...)
-	return p.send(r.Context(), order, show)
-}
-
-// claimIdempotencyKey claims the request's Idempotency-Key, if it has one.
-func (p *sendOperation) claimIdempotencyKey(r *http.Request) (err error) {
-	keys := r.Header.Values(idempotencyKeyHeader)
-	switch len(keys) {
-	case 0:
-		return nil
-	case 1:
-		p.claim, err = p.api.IdempotencyKeys.Claim(p.principal.Account, idempotency.APIKeyPrincipal(p.principal.Key), p.path, keys[0])
-		p.bodyHash = sha256.New()
-		return mergeFaults(&p.faults, asFieldFault(err, idempotencyKeyHeader))
-	}
-	p.faults.Add(idempotencyKeyHeader, "given_twice", "Give this header once.")
-	return nil
+	keyed := keyedRequestFrom(r.Context())
+	order.RequestFaults = append(order.RequestFaults, keyed.headerFaults()...)
+	return p.send(r.Context(), o, keyed, order, show)
 }
 
 // readBody decodes the body and writes its attachments to the spool as they arrive. It returns the
@@ -142,13 +99,21 @@ func (p *sendOperation) readBody(w http.ResponseWriter, r *http.Request, in any)
 		return nil, err
 	}
 	body, arrived := limitBody(w, r, p.maxBytes, sendTimeout)
-	if p.bodyHash != nil {
-		body = io.TeeReader(body, p.bodyHash)
-	}
 	p.reservation = memoryReservation{budget: p.api.memory, account: p.principal.Account}
 	p.reserve, p.spool.dir = p.reservation.reserve, p.api.SpoolDir
-	rest, bad, err := extractAttachments(body, r.ContentLength, p.spool.addFile, p.bodyLimits)
+	keyed := keyedRequestFrom(r.Context())
+	var files []hash.Hash
+	rest, bad, err := extractAttachments(body, r.ContentLength, func() io.Writer {
+		if keyed == nil {
+			return p.spool.addFile()
+		}
+		files = append(files, sha256.New())
+		return io.MultiWriter(p.spool.addFile(), files[len(files)-1])
+	}, p.bodyLimits)
 	if err != nil {
+		return nil, err
+	}
+	if err := keyed.setContent(rest, files, p.reserve); err != nil {
 		return nil, err
 	}
 	if err := mergeFaults(&bad, decodeJSONLimited(rest, reflect.ValueOf(in).Elem(), p.maxValues, p.maxFaults)); err != nil {
@@ -161,31 +126,22 @@ func (p *sendOperation) readBody(w http.ResponseWriter, r *http.Request, in any)
 	return bad, nil
 }
 
-// storedResponse returns the response to the earlier request with the same key, or nil.
-func (p *sendOperation) storedResponse(ctx context.Context) ([]byte, error) {
-	if p.claim == nil {
-		return nil, nil
-	}
-	answer, err := p.claim.LoadResponse(ctx, [sha256.Size]byte(p.bodyHash.Sum(nil)))
-	p.replayed = answer != nil
-	return answer, err
-}
-
-func (p *sendOperation) send(ctx context.Context, o submission, show func([]outbound.SendResult) any) (answer []byte, err error) {
-	if p.claim != nil {
-		o.Guard = func(results []outbound.SendResult) (func(*db.Batch), error) {
-			answer, err = encodeJSON(show(results))
-			return func(b *db.Batch) { p.claim.StoreResponse(b, [sha256.Size]byte(p.bodyHash.Sum(nil)), answer) }, err
+// send accepts the messages. The response to a keyed request is stored in the same commit.
+func (p *sendOperation) send(ctx context.Context, o operation, keyed *keyedRequest, order submission, show func([]outbound.SendResult) any) (response, error) {
+	var answer response
+	if keyed != nil {
+		ctx = db.WithCommitGuard(ctx, nil)
+		order.Guard = func(results []outbound.SendResult) (func(*db.Batch), error) {
+			var err error
+			if answer, err = o.response(show(results)); err != nil {
+				return nil, err
+			}
+			return keyed.saveWithChanges(answer), nil
 		}
 	}
-	results, err := p.api.Outbox.Send(ctx, p.principal, o.sends, o.SendOptions)
-	switch {
-	case errors.Is(err, idempotency.ErrKeyUsed): // used on another node
-		return p.storedResponse(ctx)
-	case err != nil:
-		return nil, err
-	case answer == nil:
-		return encodeJSON(show(results))
+	results, err := p.api.Outbox.Send(ctx, p.principal, order.sends, order.SendOptions)
+	if err != nil || answer.body != nil {
+		return answer, err
 	}
-	return answer, nil
+	return o.response(show(results))
 }

@@ -19,7 +19,7 @@ const maxImportBytes = 16 << 20
 
 // suppressionFileRoutes registers the streaming import and export of the list as CSV.
 func (a *API) suppressionFileRoutes(r *router) {
-	in := operation{method: "POST", path: "/suppressions/import", id: "importSuppressions", scope: "suppressions.write", requestMedia: "text/csv",
+	in := operation{method: "POST", path: "/suppressions/import", id: "importSuppressions", scope: "suppressions.write", requestMedia: "text/csv", maxBodyBytes: maxImportBytes,
 		summary: "Import suppressed addresses", description: "Takes a CSV file of at most 100,000 rows and 16 MB, such as the exports of this and other services: " +
 			"columns named email, address or recipient, reason, created, and error; without a first line of names, address, reason and time in this order. " +
 			"Lines that can't be read are told and left out, the others added; an address that is on the list stays there as it is. " +

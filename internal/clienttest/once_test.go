@@ -27,6 +27,30 @@ func TestSentOnceThoughTheAnswerWasLost(t *testing.T) {
 	})
 }
 
+// An API key whose response was lost is made once, and the repeated request gets it.
+func TestMadeOnceThoughTheAnswerWasLost(t *testing.T) {
+	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
+		c, p, _ := to(t, s, s.Dev.APIKey)
+		list := func() int {
+			page, err := c.ListAPIKeys(t.Context(), client.Paging{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(page.Data)
+		}
+		before := list()
+		asked := len(p.requests())
+		p.trouble = func(n int, _ *http.Request) (*http.Response, bool, error) { return nil, n < asked+3, nil }
+		k, err := c.CreateAPIKey(t.Context(), client.NewAPIKey{Name: "shop"})
+		if err != nil || k.Key == "" || len(p.requests()) != asked+3 {
+			t.Fatalf("%d requests, %+v, %v", len(p.requests())-asked, k, err)
+		}
+		if n := list() - before; n != 1 {
+			t.Errorf("%d keys were made", n)
+		}
+	})
+}
+
 // alone fails the test unless a is the only sent message.
 func alone(t *testing.T, c *client.Client, a *client.AcceptedMessage) {
 	t.Helper()

@@ -21,6 +21,9 @@ func (d *DB) Write(ctx context.Context, key ID, job *Mutation) error {
 	if err := checkWritable(ctx); err != nil {
 		return err
 	}
+	if guard := commitGuardFrom(ctx); guard != nil {
+		job = guard.combine(job)
+	}
 	p := &pendingWrite{key: key, mutation: job, queuedAt: time.Now(), done: make(chan error, 1)}
 	l := d.batchers[mix64(uint64(key))%uint64(len(d.batchers))]
 	waited := time.NewTicker(d.outageWait)

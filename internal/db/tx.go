@@ -33,6 +33,9 @@ func runTx(ctx context.Context, carry func(context.Context, func(txSession) erro
 	if err := checkWritable(ctx); err != nil {
 		return err
 	}
+	if guard := commitGuardFrom(ctx); guard != nil {
+		f = guard.before(ctx, f)
+	}
 	var after []func()
 	err := carry(ctx, func(s txSession) error {
 		tx := &Tx{session: s}

@@ -16,12 +16,22 @@ import (
 	"github.com/mailstead/mailstead/internal/db/dbtest"
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/idempotency"
+	"github.com/mailstead/mailstead/internal/secret"
 )
 
 var (
 	one   = sha256.Sum256([]byte("one"))
 	other = sha256.Sum256([]byte("other"))
 )
+
+func key(t *testing.T) *secret.Key {
+	t.Helper()
+	k, err := secret.ParseKey(strings.Repeat("7", 64))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
 
 func claim(t *testing.T, k *idempotency.Keys, account db.ID, path, key string) *idempotency.Claim {
 	t.Helper()
@@ -41,7 +51,7 @@ func commit(t *testing.T, d *db.DB, c *idempotency.Claim, sum [sha256.Size]byte,
 func TestStored(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := time.Now()
-		k := idempotency.New(d, func() time.Time { return now })
+		k := idempotency.New(d, key(t), func() time.Time { return now })
 		c := claim(t, k, 1, "/send", "ключ ☃")
 		if got, err := c.LoadResponse(t.Context(), one); got != nil || err != nil {
 			t.Fatalf("%q %v", got, err)
@@ -86,7 +96,7 @@ func TestStored(t *testing.T) {
 }
 
 func TestKeys(t *testing.T) {
-	k := idempotency.New(nil, time.Now)
+	k := idempotency.New(nil, nil, time.Now)
 	for _, good := range []string{"x", strings.Repeat("ä", idempotency.MaxKeyLength), "a b", `"quoted"`} {
 		claim(t, k, 1, "/", good).Release()
 	}
@@ -103,7 +113,7 @@ func TestRace(t *testing.T) {
 		var won atomic.Int64
 		var all sync.WaitGroup
 		for i := range 50 {
-			c := claim(t, idempotency.New(d, time.Now), 1, "/send", "key") // another node
+			c := claim(t, idempotency.New(d, key(t), time.Now), 1, "/send", "key") // another node
 			all.Go(func() {
 				err := commit(t, d, c, one, fmt.Sprint(i))
 				switch {
@@ -127,7 +137,7 @@ func TestRace(t *testing.T) {
 func TestPrune(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := time.Now()
-		k := idempotency.New(d, func() time.Time { return now })
+		k := idempotency.New(d, key(t), func() time.Time { return now })
 		const n = 1201
 		err := d.Write(t.Context(), 1, &db.Mutation{Guard: func(b *db.Batch) {
 			for i := range n {
@@ -152,15 +162,15 @@ func TestPrune(t *testing.T) {
 }
 
 var (
-	renew = db.SQL(`UPDATE idempotency SET sum = $2, response = $3, expires_at = $4 WHERE key = $1`)
+	renew = db.SQL(`UPDATE idempotency SET sum = $2, expires_at = $3 WHERE key = $1`)
 )
 
-// A key that is used again after a day keeps its new response, even if the old one is being pruned
+// A key that is used again after a day stays, even if the old one is being pruned
 // at that moment. Otherwise the next request would take effect again.
 func TestPruneSparesTheRenewed(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
 		now := time.Now()
-		k := idempotency.New(d, func() time.Time { return now })
+		k := idempotency.New(d, key(t), func() time.Time { return now })
 		c := claim(t, k, 1, "/send", "key")
 		if err := commit(t, d, c, one, "old"); err != nil {
 			t.Fatal(err)
@@ -169,7 +179,7 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 		pruned := make(chan error, 1)
 		err := d.Tx(t.Context(), func(tx *db.Tx) error {
 			// This is the update of StoreResponse for an expired response.
-			if _, err := tx.Exec(t.Context(), renew.With("key", other[:], []byte("new"), db.Micros(now.Add(idempotency.TTL)))); err != nil {
+			if _, err := tx.Exec(t.Context(), renew.With("key", other[:], db.Micros(now.Add(idempotency.TTL)))); err != nil {
 				return err
 			}
 			go func() {
@@ -181,7 +191,7 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 		if err := errors.Join(err, <-pruned); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := c.LoadResponse(t.Context(), other); string(got) != "new" || err != nil {
+		if got, err := c.LoadResponse(t.Context(), other); string(got) != "old" || err != nil {
 			t.Errorf("%q %v", got, err)
 		}
 	})
@@ -191,7 +201,7 @@ func TestPruneSparesTheRenewed(t *testing.T) {
 // conflict.
 func TestKeysOfPrincipals(t *testing.T) {
 	dbtest.Each(t, func(t *testing.T, d *db.DB) {
-		k := idempotency.New(d, time.Now)
+		k := idempotency.New(d, key(t), time.Now)
 		first, err := k.Claim(1, idempotency.APIKeyPrincipal(7), "/send", "invoice-1")
 		if err != nil {
 			t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/mailstead/mailstead/internal/message"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/secret"
 	"github.com/mailstead/mailstead/internal/server/servertest"
 	"github.com/mailstead/mailstead/internal/suppression"
 	"github.com/mailstead/mailstead/internal/template"
@@ -353,7 +354,11 @@ func TestSubmitOnceInTheLastMoment(t *testing.T) {
 		const text = "From: alice@demo.test\r\nX-Mailstead-Idempotency-Key: k1\r\n\r\nHi\r\n"
 		must(t)(p.byKey("alice@demo.test", text, "bob@far.example"))
 		now, asked := time.Now(), 0
-		s.Outbox.Keys = idempotency.New(s.DB, func() time.Time {
+		key, err := secret.ParseKey(strings.Repeat("7", 64))
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.Outbox.Keys = idempotency.New(s.DB, key, func() time.Time {
 			if asked++; asked == 2 { // when the message is to be committed
 				return now
 			}

@@ -40,7 +40,7 @@ import (
 // openServices creates the services of all packages, each after those that it needs. A package
 // gets what it needs from one above it as an option.
 func (s *Server) openServices(ctx context.Context) (err error) {
-	s.Keys = idempotency.New(s.DB, time.Now)
+	s.Keys = idempotency.New(s.DB, s.key, time.Now)
 	s.Accounts = account.New(s.DB, s.Hub, time.Now)
 	s.Limits = &quota.Limiter{DB: s.DB, Events: s.Events, Hub: s.Hub, Defaults: s.Config.defaultLimits(), Now: s.Config.clock()}
 	s.Audit = &audit.Log{DB: s.DB, Now: time.Now}

@@ -467,8 +467,10 @@ CREATE TABLE idempotency (
   account    BIGINT NOT NULL,
   path       {text} NOT NULL, -- of the operation, such as /outbound/send
   key        {text} NOT NULL, -- as the client gave it
-  sum        {blob} NOT NULL, -- SHA-256 of the request's body
-  response   {blob} NOT NULL,
+  token      BIGINT NOT NULL, -- random; of the request that stored the row
+  sum        {blob} NOT NULL, -- SHA-256 of the request's content; '' while it is unknown
+  response   {blob} NOT NULL, -- sealed; '' until the request has ended
+  pending_until BIGINT NOT NULL, -- until then, a request without a response is taken to be in progress
   expires_at BIGINT NOT NULL,
   PRIMARY KEY (account, path, key)
 ) {clustered};
