@@ -160,14 +160,9 @@ func (a *API) handleOnce(o operation, w http.ResponseWriter, req *http.Request, 
 			return err
 		}
 	}
-	err := a.runKeyed(o, w, req, k, act)
-	if errors.Is(err, idempotency.ErrKeyUsed) { // used on another node
-		if k.stored, err = k.claim.Load(req.Context()); err == nil && k.stored != nil {
-			k.replay, err = k.stored.Response(k.sum)
-		}
-		if err == nil {
-			err = errReplayed
-		}
+	reserved, err := a.runKeyed(o, w, req, k, act)
+	if err != nil && k.claim != nil && k.stored == nil && !reserved && !errors.Is(err, db.ErrCommitUnknown) {
+		err = k.outcomeElsewhere(req.Context(), err)
 	}
 	if errors.Is(err, errReplayed) {
 		answer, err := decodeResponse(k.replay)
@@ -181,8 +176,26 @@ func (a *API) handleOnce(o operation, w http.ResponseWriter, req *http.Request, 
 	return err
 }
 
-// runKeyed runs a keyed request, and stores its response before the client gets it.
-func (a *API) runKeyed(o operation, w http.ResponseWriter, req *http.Request, k *keyedRequest, act func(http.ResponseWriter, *http.Request) error) error {
+// outcomeElsewhere returns what became of the request on another node, which may have been faster
+// and be the reason for the error. It returns errReplayed if the response is stored, and err if no
+// other node has the key.
+func (k *keyedRequest) outcomeElsewhere(ctx context.Context, err error) error {
+	stored, failed := k.claim.Load(ctx)
+	switch {
+	case failed != nil:
+		return failed
+	case stored == nil:
+		return err
+	}
+	if k.replay, failed = stored.Response(k.sum); failed != nil {
+		return failed
+	}
+	return errReplayed
+}
+
+// runKeyed runs a keyed request, and stores its response before the client gets it. It reports
+// whether the request's changes reserved the key.
+func (a *API) runKeyed(o operation, w http.ResponseWriter, req *http.Request, k *keyedRequest, act func(http.ResponseWriter, *http.Request) error) (reserved bool, err error) {
 	ctx := req.Context()
 	if o.requestMedia == "" {
 		// A client that disconnected comes again for the response.
@@ -193,44 +206,44 @@ func (a *API) runKeyed(o operation, w http.ResponseWriter, req *http.Request, k 
 	switch {
 	case o.requestMedia != "": // the content is known once the file was read
 		if k.claim == nil {
-			return k.faults.Err()
+			return false, k.faults.Err()
 		}
 		if k.stored != nil {
 			body, arrived := limitBody(w, req, o.bodyLimit(), sendTimeout)
 			if _, err := io.Copy(content, body); err != nil {
-				return err
+				return false, err
 			}
 			arrived()
-			return k.setSum(content)
+			return false, k.setSum(content)
 		}
 		req = req.WithContext(ctx)
 		req.Body = &hashedBody{req.Body, content}
 	case !o.hasBody:
 		if err := k.setSum(content); err != nil {
-			return err
+			return false, err
 		}
 		fallthrough
 	default:
 		req = req.WithContext(ctx)
 	}
 	if k.claim == nil { // the handler reports the faults of the header with those of the body
-		return act(w, req)
+		return false, act(w, req)
 	}
 	guard := k.claim.CommitGuard(func() [sha256.Size]byte { return k.sum })
 	out := &responseBuffer{ResponseWriter: w}
-	err := act(out, req.WithContext(db.WithCommitGuard(ctx, guard)))
+	err = act(out, req.WithContext(db.WithCommitGuard(ctx, guard)))
 	if o.requestMedia != "" {
 		_ = k.setSum(content)
 	}
 	if err != nil {
 		a.endFailed(ctx, o, k, guard, err)
-		return err
+		return guard.Committed(), err
 	}
 	if err := a.saveResponse(ctx, k, out.response()); err != nil {
-		return err
+		return false, err
 	}
 	out.send()
-	return nil
+	return true, nil
 }
 
 // saveResponse stores the response of a request whose changes are committed. It returns
