@@ -339,7 +339,9 @@ func TestEveryPostTakesEffectOnce(t *testing.T) {
 					}
 					bodies[string(a.Body)] = true
 				}
-				if n := done(owner, op.OperationID) - before; len(bodies) != 1 || n != 2 && unaudited[op.OperationID] == "" {
+				// A queue command that comes second may find nothing left to do, which is no change.
+				once := unaudited[op.OperationID] == "" && !strings.HasPrefix(path, "/api/v1/operator/queue/")
+				if n := done(owner, op.OperationID) - before; len(bodies) != 1 || n != 2 && once {
 					t.Errorf("at once: %d answers, carried out %d times in all", len(bodies), n)
 				}
 			})
