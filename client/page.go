@@ -11,21 +11,34 @@ import (
 	"strconv"
 )
 
-// Page is a page of a list, newest first.
+// Page is a page of a list.
 type Page[T any] struct {
 	Data    []T  `json:"data"`
 	HasMore bool `json:"has_more"` // whether the list continues in the requested direction
 	// NextCursor is the value of Paging.After for the next page, or of Paging.Before if the page
-	// was requested with that; "" at the end.
+	// was requested with that. On the last page it finds later what is new at that end. It is "" if
+	// the list is empty and the request had no cursor.
 	NextCursor string `json:"next_cursor"`
 }
 
 // Paging selects a page of a list. The zero value selects the first.
 type Paging struct {
-	Limit  int    // 1 to 100; 50 if 0
-	After  string // entries after this cursor, which are older
-	Before string // entries just before this cursor, which are newer; not together with After
+	Limit int   // 1 to 100; 50 if 0
+	Order Order // Descending if ""
+	// After selects the entries after this one in the order of the list: a cursor of a page of the
+	// same list, filter and order, or the id of an entry.
+	After  string
+	Before string // the entries just before this one; not together with After
 }
+
+// Order is the order of a list by the time at which its entries were made.
+type Order string
+
+// Orders of lists.
+const (
+	Descending Order = "desc" // newest first
+	Ascending  Order = "asc"  // oldest first
+)
 
 func (p Paging) into(q url.Values) url.Values {
 	if q == nil {
@@ -34,6 +47,7 @@ func (p Paging) into(q url.Values) url.Values {
 	if p.Limit != 0 {
 		q.Set("limit", strconv.Itoa(p.Limit))
 	}
+	set(q, "order", string(p.Order))
 	set(q, "after", p.After)
 	set(q, "before", p.Before)
 	return q

@@ -463,21 +463,24 @@ func TestEventsAfterRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var cursor string
-	for e, err := range c.StreamEvents(t.Context(), client.EventFilter{MessageID: happens(s)}, "0") {
+	for _, err := range c.StreamEvents(t.Context(), client.EventFilter{MessageID: happens(s)}, "0") {
 		if err != nil {
 			t.Fatal(err)
 		}
-		cursor = e.Cursor
 		break
 	}
+	page, err := c.ListEvents(t.Context(), client.EventFilter{}, client.Paging{Limit: 100, Order: client.Ascending})
+	if err != nil || page.HasMore {
+		t.Fatal(page, err)
+	}
+	cursor := page.NextCursor
 	if err := s.Stop(); err != nil {
 		t.Fatal(err)
 	}
 	again := servertest.Start(t, servertest.Data(restored(t, s, to)))
 	message := happens(again)
 	servertest.Eventually(t, func() string {
-		if a := again.API("GET", "/events?before="+cursor, nil); !strings.Contains(string(a.Body), message) {
+		if a := again.API("GET", "/events?order=asc&after="+cursor, nil); !strings.Contains(string(a.Body), message) {
 			return fmt.Sprintf("after %s comes %s", cursor, a.Body)
 		}
 		return ""

@@ -112,7 +112,7 @@ func latestEvent(ctx context.Context, c *client.Client, f client.EventFilter) (a
 	for _, e := range page.Data {
 		seen = e.ID
 	}
-	return cmp.Or(page.NextCursor, "0"), seen, nil
+	return cmp.Or(seen, "0"), seen, nil
 }
 
 // streamTransport reports when the stream breaks off, and when it continues.

@@ -48,16 +48,9 @@ func newActivityResponse(e audit.Entry) activityResponse {
 }
 
 func (a *API) listActivity(ctx context.Context, p account.Principal, in *pageParams) (listResponse[activityResponse], error) {
-	at, err := in.dbPage()
-	if err == nil && p.Domain != "" {
-		err = errDomainRestricted
+	if p.Domain != "" {
+		return listResponse[activityResponse]{}, errDomainRestricted
 	}
-	if err != nil {
-		return listResponse[activityResponse]{}, err
-	}
-	found, more, err := a.Audit.List(ctx, p.Account, at)
-	if err != nil {
-		return listResponse[activityResponse]{}, err
-	}
-	return newListResponse(*in, found, more, newActivityResponse, func(e audit.Entry) string { return e.ID.String() }), nil
+	read := func(at db.Page) ([]audit.Entry, bool, error) { return a.Audit.List(ctx, p.Account, at) }
+	return listPage(in, read, newActivityResponse, func(e audit.Entry) db.ID { return e.ID })
 }

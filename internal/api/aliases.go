@@ -104,10 +104,6 @@ type listAliasesInput struct {
 func (a *API) listAliases(ctx context.Context, p account.Principal, in *listAliasesInput) (listResponse[aliasResponse], error) {
 	var none listResponse[aliasResponse]
 	var bad fault.FieldErrors
-	at, err := in.dbPage()
-	if err := mergeFaults(&bad, err); err != nil {
-		return none, err
-	}
 	domain, ok, err := a.keyDomainID(ctx, p)
 	if err != nil {
 		return none, err
@@ -118,17 +114,21 @@ func (a *API) listAliases(ctx context.Context, p account.Principal, in *listAlia
 			return none, err
 		}
 	}
+	var read pageReader[mailbox.Alias] = func(at db.Page) ([]mailbox.Alias, bool, error) {
+		if !ok {
+			return nil, false, nil
+		}
+		return a.Mailboxes.Aliases(ctx, p.Account, domain, at)
+	}
+	id := func(a mailbox.Alias) db.ID { return a.ID }
+	at, err := in.dbPage(read.exists(id))
+	if err := mergeFaults(&bad, err); err != nil {
+		return none, err
+	}
 	if err := bad.Err(); err != nil {
 		return none, err
 	}
-	if !ok {
-		return listResponse[aliasResponse]{Data: []aliasResponse{}}, nil
-	}
-	found, more, err := a.Mailboxes.Aliases(ctx, p.Account, domain, at)
-	if err != nil {
-		return none, err
-	}
-	return newListResponse(in.pageParams, found, more, newAliasResponse, func(a mailbox.Alias) string { return a.ID.String() }), nil
+	return listPageAt(&in.pageParams, at, read, newAliasResponse, id)
 }
 
 // alias returns the alias that the path names. A domain-restricted key can't see the aliases of

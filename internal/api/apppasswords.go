@@ -86,19 +86,11 @@ func (a *API) listAppPasswords(ctx context.Context, p account.Principal, in *lis
 // listByMailbox responds with a list of objects that belong to a mailbox.
 func listByMailbox[S, T any](ctx context.Context, a *API, p account.Principal, in *listByMailboxInput,
 	read func(ctx context.Context, account, mailbox db.ID, page db.Page) ([]S, bool, error), show func(S) T, id func(S) db.ID) (listResponse[T], error) {
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[T]{}, err
-	}
 	box, err := a.mailboxID(ctx, p, &in.idParams)
 	if err != nil {
 		return listResponse[T]{}, err
 	}
-	found, more, err := read(ctx, p.Account, box, at)
-	if err != nil {
-		return listResponse[T]{}, err
-	}
-	return newListResponse(in.pageParams, found, more, show, func(s S) string { return id(s).String() }), nil
+	return listPage(&in.pageParams, func(at db.Page) ([]S, bool, error) { return read(ctx, p.Account, box, at) }, show, id)
 }
 
 type appPasswordInput struct {

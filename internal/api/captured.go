@@ -55,16 +55,11 @@ func (a *API) listCaptured(ctx context.Context, p account.Principal, in *pagePar
 	if a.SandboxOutbox == nil {
 		return listResponse[capturedMessageSummaryResponse]{}, errSandboxOnly
 	}
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[capturedMessageSummaryResponse]{}, err
-	}
-	found, more, err := a.SandboxOutbox.List(ctx, p.Account, p.Domain, at)
-	if err != nil {
-		return listResponse[capturedMessageSummaryResponse]{}, err
+	read := func(at db.Page) ([]relay.CapturedMessage, bool, error) {
+		return a.SandboxOutbox.List(ctx, p.Account, p.Domain, at)
 	}
 	var failed error
-	out := newListResponse(*in, found, more, func(c relay.CapturedMessage) capturedMessageSummaryResponse {
+	out, err := listPage(in, read, func(c relay.CapturedMessage) capturedMessageSummaryResponse {
 		one, err := a.newCapturedSummary(ctx, c)
 		switch {
 		case blob.IsLost(err): // list the other messages nevertheless
@@ -73,8 +68,8 @@ func (a *API) listCaptured(ctx context.Context, p account.Principal, in *pagePar
 			failed = err
 		}
 		return one
-	}, func(c relay.CapturedMessage) string { return c.ID.String() })
-	return out, failed
+	}, func(c relay.CapturedMessage) db.ID { return c.ID })
+	return out, orFault(err, failed)
 }
 
 func (a *API) newCapturedSummary(ctx context.Context, c relay.CapturedMessage) (capturedMessageSummaryResponse, error) {

@@ -79,19 +79,12 @@ type listDKIMKeysInput struct {
 }
 
 func (a *API) listDKIMKeys(ctx context.Context, p account.Principal, in *listDKIMKeysInput) (listResponse[dkimKeyResponse], error) {
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[dkimKeyResponse]{}, err
-	}
 	id, err := a.domainID(ctx, p, &in.idParams)
 	if err != nil {
 		return listResponse[dkimKeyResponse]{}, err
 	}
-	keys, more, err := a.Domains.Keys(ctx, p.Account, id, at)
-	if err != nil {
-		return listResponse[dkimKeyResponse]{}, err
-	}
-	return newListResponse(in.pageParams, keys, more, newDKIMKeyResponse, func(k domain.DKIMKey) string { return k.ID.String() }), nil
+	read := func(at db.Page) ([]domain.DKIMKey, bool, error) { return a.Domains.Keys(ctx, p.Account, id, at) }
+	return listPage(&in.pageParams, read, newDKIMKeyResponse, func(k domain.DKIMKey) db.ID { return k.ID })
 }
 
 type addDKIMKeyRequest struct {
@@ -135,7 +128,7 @@ func (a *API) rotateDKIM(ctx context.Context, p account.Principal, in *rotateDKI
 	if err != nil {
 		return listResponse[dkimKeyResponse]{}, err
 	}
-	return newListResponse(pageParams{}, keys, false, newDKIMKeyResponse, nil), nil
+	return wholeList(keys, newDKIMKeyResponse), nil
 }
 
 type dkimKeyInput struct {

@@ -23,7 +23,7 @@ const apiDescription = `Mailboxes and sending for your own domains.
 Requests and answers are JSON objects with names in snake_case, times in UTC with milliseconds (RFC 3339) and ids that are UUIDs. Every field of an answer is always there: ` + "`null`" + ` where it has no value. Send your API key as ` +
 	"`Authorization: Bearer ms_…`" + ` with every request.
 
-Lists come in pages, newest first: go on with ` + "`after`" + ` set to ` + "`next_cursor`" + ` while ` + "`has_more`" + ` is true.
+Lists come in pages, newest first, or oldest first with ` + "`order=asc`" + `: go on with ` + "`after`" + ` set to ` + "`next_cursor`" + ` while ` + "`has_more`" + ` is true. The last page has a cursor, too, which finds later what has been added at that end. A cursor belongs to one list, filter and order; the id of an entry serves in its place. Only the list of events promises that a reader who goes on like this misses nothing: an entry of another list may be committed a moment after a newer one.
 
 Errors are problems (RFC 9457) whose ` + "`code`" + ` is stable. A request that breaks rules is answered with status 422 and every field at fault; fields that an endpoint does not know are refused as well. What belongs to another account is answered with 404. Each answer has an ` + "`X-Request-Id`" + `.
 

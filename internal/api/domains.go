@@ -93,28 +93,18 @@ func convertResult[S, T any](s S, err error, show func(S) T) (T, error) {
 }
 
 func (a *API) listDomains(ctx context.Context, p account.Principal, in *pageParams) (listResponse[domainResponse], error) {
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[domainResponse]{}, err
-	}
-	if p.Domain != "" {
-		return a.listKeyDomain(ctx, p, at)
-	}
-	domains, more, err := a.Domains.List(ctx, p.Account, at)
-	if err != nil {
-		return listResponse[domainResponse]{}, err
-	}
-	return newListResponse(*in, domains, more, newDomainResponse, func(d domain.Domain) string { return d.ID.String() }), nil
-}
-
-// listKeyDomain returns the domain list for a domain-restricted key.
-func (a *API) listKeyDomain(ctx context.Context, p account.Principal, at db.Page) (listResponse[domainResponse], error) {
-	d, ok, err := a.keyDomain(ctx, p)
-	all := []domain.Domain{d}
-	if !ok || at.After != 0 && d.ID >= at.After || at.Before != 0 && d.ID <= at.Before {
-		all = nil
-	}
-	return newListResponse(pageParams{}, all, false, newDomainResponse, nil), err
+	id := func(d domain.Domain) db.ID { return d.ID }
+	return listPage(in, func(at db.Page) ([]domain.Domain, bool, error) {
+		if p.Domain == "" {
+			return a.Domains.List(ctx, p.Account, at)
+		}
+		d, ok, err := a.keyDomain(ctx, p)
+		if err != nil || !ok {
+			return nil, false, err
+		}
+		all, more := db.Paginate([]domain.Domain{d}, at, id)
+		return all, more, nil
+	}, newDomainResponse, id)
 }
 
 func (a *API) getDomain(ctx context.Context, p account.Principal, in *idParams) (domainResponse, error) {

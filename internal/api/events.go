@@ -6,7 +6,6 @@ import (
 	"context"
 	"math"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -34,8 +33,8 @@ const contentScopeNote = "For a key without `mail.read`, an `inbound_email` even
 
 func (a *API) eventRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
-		summary: "List events", description: "What happened, newest first. Each event comes to webhooks with the same id and data. A page may be short although `has_more` is true: " +
-			"it holds about 2 MiB, and with several filters a request looks at a bounded number of events. Events are kept for some days: 30, unless the service says otherwise. " + contentScopeNote}, a.listEvents)
+		summary: "List events", description: "What happened, newest first unless `order` says otherwise. Each event comes to webhooks with the same id and data. A page may be short although `has_more` is true: " +
+			"it holds about 2 MiB, and with several filters a request looks at a bounded number of events. With `order=asc` and `after` a client reads on from the last event that it has, by its id or the last `next_cursor`: later pages have each event that follows once, whichever node wrote it and however late it was committed. A cursor is a 422 with the code `cursor_expired` once events after it are no longer kept. Events are kept for some days: 30, unless the service says otherwise. " + contentScopeNote}, a.listEvents)
 	stream := operation{method: "GET", path: "/events/stream", id: "streamEvents", scope: "events.read", responseMedia: "text/event-stream",
 		summary: "Stream events", description: "Server-Sent Events, in order, each once: `id` is where to go on, `event` the type, `data` the same JSON that webhooks get. " +
 			"A client that comes back sends the last id as `Last-Event-ID` (or `after`) and misses nothing that is still kept; without it the stream begins with what happens next, " +
@@ -103,53 +102,126 @@ type listEventsInput struct {
 	CreatedBefore string `query:"created_before" format:"date-time" doc:"Only what happened before this time." example:"2026-02-28T00:00:00Z"`
 }
 
-func parsePosition(bad *fault.FieldErrors, name, text string) int64 {
-	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n <= 0 {
-		addCursorFault(bad, name)
-	}
-	return n
+// filter converts the query, except for the cursors.
+func (in *listEventsInput) filter(bad *fault.FieldErrors) event.Filter {
+	f := in.eventFilterParams.filter(bad)
+	f.Limit = in.Limit
+	f.Since, f.Until = parseTime(bad, "created_after", in.CreatedAfter), parseTime(bad, "created_before", in.CreatedBefore)
+	return f
 }
 
-// filter converts the query. The cursors of this list are positions.
-func (in *listEventsInput) filter() (event.Filter, error) {
-	var bad fault.FieldErrors
-	in.checkCursors(&bad)
-	f := in.eventFilterParams.filter(&bad)
-	f.Before, f.Limit = math.MaxInt64, in.Limit
-	f.Since, f.Until = parseTime(&bad, "created_after", in.CreatedAfter), parseTime(&bad, "created_before", in.CreatedBefore)
-	switch {
-	case in.After != "":
-		f.Before = parsePosition(&bad, "after", in.After)
-	case in.Before != "":
-		f.After, f.Before = parsePosition(&bad, "before", in.Before), 0
+// setPage sets the bounds of the page. The cursors of this list are positions: ids are not in the
+// order of commits, and a reader of new events would miss some.
+func (in *listEventsInput) setPage(f *event.Filter, find func(field, text string) (int64, error)) error {
+	return in.parseCursors(find, func(after, before int64) {
+		older, newer := after, before
+		if in.Order == ascending {
+			older, newer = before, after
+		}
+		switch {
+		case older != 0:
+			f.Before = older
+		case newer == 0 && in.Order != ascending:
+			f.Before = math.MaxInt64
+		default:
+			f.After = newer
+		}
+	})
+}
+
+// eventPosition returns the position of the event with an id.
+func (a *API) eventPosition(ctx context.Context, p account.Principal, only db.ID, field, text string) (int64, error) {
+	id, err := db.ParseID(text)
+	if err != nil {
+		return 0, cursorFault(field)
 	}
-	return f, bad.Err()
+	e, err := a.Events.Get(ctx, p.Account, id, false)
+	switch {
+	case err == nil && e.Position > 0 && (only == 0 || e.Domain == only):
+		return e.Position, nil
+	case err != nil && !fault.Is(err, fault.NotFound):
+		return 0, err
+	}
+	first, err := a.Events.First(ctx)
+	if err == nil && id < first.ID {
+		return 0, expiredCursorFault(field)
+	}
+	return 0, orFault(err, cursorFault(field))
+}
+
+func expiredCursorFault(field string) error {
+	var bad fault.FieldErrors
+	bad.Add(field, "cursor_expired", "Events that followed this one are no longer kept. Begin without a cursor.")
+	return bad.Err()
+}
+
+// checkNotPruned returns a fault if events after a position have been deleted, so that a reader
+// that goes on there would miss them.
+func (a *API) checkNotPruned(ctx context.Context, in *listEventsInput, f event.Filter) error {
+	if f.After == 0 {
+		return nil
+	}
+	first, err := a.Events.First(ctx)
+	if err != nil || f.After >= first.Position-1 {
+		return err
+	}
+	if in.Before != "" {
+		return expiredCursorFault("before")
+	}
+	return expiredCursorFault("after")
 }
 
 func (a *API) listEvents(ctx context.Context, p account.Principal, in *listEventsInput) (listResponse[eventResponse], error) {
 	out := listResponse[eventResponse]{Data: []eventResponse{}}
-	f, err := in.filter()
-	if err != nil {
+	var bad fault.FieldErrors
+	f := in.filter(&bad)
+	f.NoContent = !p.HasScope(mailReadScope)
+	only, ok, err := a.keyDomainID(ctx, p)
+	if err != nil || !ok && len(bad) == 0 {
 		return out, err
 	}
-	f.NoContent = !p.HasScope(mailReadScope)
+	err = in.setPage(&f, func(field, text string) (int64, error) { return a.eventPosition(ctx, p, only, field, text) })
+	if err == nil {
+		err = a.checkNotPruned(ctx, in, f)
+	}
+	if err := mergeFaults(&bad, err); err != nil {
+		return out, err
+	}
+	if err := bad.Err(); err != nil {
+		return out, err
+	}
 	if ok, err := a.restrictToKeyDomain(ctx, p, &f); err != nil || !ok {
 		return out, err
 	}
-	found, err := a.Events.List(ctx, p.Account, f)
+	found, err := a.readEvents(ctx, p, f)
+	if err == nil {
+		err = a.checkNotPruned(ctx, in, f) // some may have been deleted since
+	}
 	if err != nil {
 		return out, err
 	}
-	if f.Before == 0 { // in order of position
+	if (f.Before == 0) != (in.Order == ascending) {
 		slices.Reverse(found.Events)
 	}
 	for _, e := range found.Events {
 		out.Data = append(out.Data, newEventResponse(e))
 	}
-	if out.HasMore = found.More; found.More {
-		next := strconv.FormatInt(found.Last, 10)
-		out.NextCursor = &next
+	if out.HasMore = found.More; found.Last != math.MaxInt64 {
+		out.NextCursor = in.cursor(found.Last)
 	}
 	return out, nil
+}
+
+// readEvents reads a page. At the newest end the cursor moves on to the last event of all, which
+// need not match: else it would expire while nothing matches.
+func (a *API) readEvents(ctx context.Context, p account.Principal, f event.Filter) (event.Page, error) {
+	last, err := a.Events.LastPosition(ctx) // before the page is read, which has all events up to there
+	if err != nil {
+		return event.Page{}, err
+	}
+	found, err := a.Events.List(ctx, p.Account, f)
+	if f.Before == 0 && !found.More {
+		found.Last = max(found.Last, last)
+	}
+	return found, err
 }

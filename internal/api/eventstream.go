@@ -73,7 +73,7 @@ func (a *API) CloseStreams() { a.streams.once.Do(func() { close(a.streams.shutdo
 
 type streamEventsInput struct {
 	eventFilterParams
-	After string `query:"after" doc:"Only what comes after this position: the id of an event of this stream; 0 for the beginning. The header Last-Event-ID comes before it." example:"1042"`
+	After string `query:"after" doc:"Only what comes after this: the position that was an id of this stream, or the id of an event; 0 for the beginning. The header Last-Event-ID comes before it." example:"1042"`
 }
 
 // readStreamFilter reads the filter and the start position of a stream request.
@@ -89,7 +89,11 @@ func (a *API) readStreamFilter(w http.ResponseWriter, r *http.Request, p account
 		field, from = "Last-Event-ID", last
 	}
 	if from != "" && from != "0" {
-		f.After = parsePosition(&bad, field, from)
+		var err error
+		f.After, err = a.streamPosition(r.Context(), p, field, from)
+		if err := mergeFaults(&bad, err); err != nil {
+			return f, false, err
+		}
 	}
 	if err := bad.Err(); err != nil {
 		return f, false, err
@@ -102,6 +106,18 @@ func (a *API) readStreamFilter(w http.ResponseWriter, r *http.Request, p account
 	f.Limit, f.NoContent = db.MaxPageSize, !p.HasScope(mailReadScope)
 	some, err = a.restrictToKeyDomain(r.Context(), p, &f)
 	return f, some, err
+}
+
+// streamPosition parses where a stream begins: a position, or the id of an event.
+func (a *API) streamPosition(ctx context.Context, p account.Principal, field, text string) (int64, error) {
+	if n, err := strconv.ParseInt(text, 10, 64); err == nil && n > 0 {
+		return n, nil
+	}
+	only, _, err := a.keyDomainID(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	return a.eventPosition(ctx, p, only, field, text)
 }
 
 // streamEvents writes events as they get their positions. It holds no database rows while it

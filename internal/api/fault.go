@@ -110,3 +110,11 @@ func mergeFaults(bad *fault.FieldErrors, err error) error {
 }
 
 var errNotFound = fault.New(fault.NotFound, "not_found", "There is nothing with this id.")
+
+// notFoundAsNil returns nil for a fault.NotFound, else err.
+func notFoundAsNil(err error) error {
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	return err
+}

@@ -5,6 +5,7 @@ package api
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -147,25 +148,12 @@ func containsNetwork(outer []netip.Prefix, inner netip.Prefix) bool {
 }
 
 func (a *API) listAPIKeys(ctx context.Context, p account.Principal, in *pageParams) (listResponse[keyResponse], error) {
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[keyResponse]{}, err
-	}
-	keys, more, err := a.Accounts.Keys(ctx, p.Account, at)
-	if err != nil {
-		return listResponse[keyResponse]{}, err
-	}
-	out := newListResponse(*in, keys, more, newKeyResponse, func(k account.Key) string { return k.ID.String() })
+	read := func(at db.Page) ([]account.Key, bool, error) { return a.Accounts.Keys(ctx, p.Account, at) }
+	out, err := listPage(in, read, newKeyResponse, func(k account.Key) db.ID { return k.ID })
 	if p.Domain != "" {
-		visible := []keyResponse{}
-		for _, k := range out.Data {
-			if k.Domain != nil && *k.Domain == p.Domain {
-				visible = append(visible, k)
-			}
-		}
-		out.Data = visible
+		out.Data = slices.DeleteFunc(out.Data, func(k keyResponse) bool { return k.Domain == nil || *k.Domain != p.Domain })
 	}
-	return out, nil
+	return out, err
 }
 
 func (a *API) deleteAPIKey(ctx context.Context, p account.Principal, in *idParams) (emptyResponse, error) {

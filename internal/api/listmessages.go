@@ -42,7 +42,10 @@ func (in *listMessagesInput) filter(bad *fault.FieldErrors) index.Filter {
 func (a *API) listMessages(ctx context.Context, p account.Principal, in *listMessagesInput) (listResponse[messageResponse], error) {
 	none := listResponse[messageResponse]{Data: []messageResponse{}}
 	var bad fault.FieldErrors
-	at, err := in.dbPage()
+	at, err := in.dbPage(func(id db.ID) (bool, error) {
+		_, err := a.sentMessage(ctx, p, id)
+		return err == nil, notFoundAsNil(err)
+	})
 	if err := mergeFaults(&bad, err); err != nil {
 		return none, err
 	}
@@ -81,10 +84,6 @@ func (a *API) listMessages(ctx context.Context, p account.Principal, in *listMes
 	if err != nil {
 		return none, err
 	}
-	out := newListResponse(in.pageParams, found.Messages, found.More, func(m outbound.Message) messageResponse { return newMessageResponse(redactMessage(p, m)) }, func(outbound.Message) string { return found.Next.String() })
-	if found.More {
-		next := found.Next.String()
-		out.NextCursor = &next
-	}
-	return out, nil
+	show := func(m outbound.Message) messageResponse { return newMessageResponse(redactMessage(p, m)) }
+	return newListResponse(&in.pageParams, at, found.Messages, found.More, found.Next, show), nil
 }

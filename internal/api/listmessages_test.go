@@ -62,11 +62,11 @@ func TestFindMessages(t *testing.T) {
 		}
 		page := into(t, s.API("GET", "/outbound/messages?recipient=simulator.test&limit=2", nil))
 		rest := s.API("GET", "/outbound/messages?recipient=simulator.test&limit=2&after="+page["next_cursor"].(string), nil)
-		if got := ids(t, rest); page["has_more"] != true || !slices.Equal(got, []string{one}) || into(t, rest)["next_cursor"] != nil {
+		if got := ids(t, rest); page["has_more"] != true || !slices.Equal(got, []string{one}) {
 			t.Errorf("the second page: %s", rest.Body)
 		}
 		back := s.API("GET", "/outbound/messages?recipient=simulator.test&limit=1&before="+one, nil)
-		if got := ids(t, back); !slices.Equal(got, []string{two}) || into(t, back)["next_cursor"] != two {
+		if got := ids(t, back); !slices.Equal(got, []string{two}) || into(t, back)["has_more"] != true {
 			t.Errorf("the page before: %s", back.Body)
 		}
 		if got := ids(t, s.APIWithKey(stranger(t, s), "GET", "/outbound/messages?domain_id="+other, nil)); len(got) > 0 {

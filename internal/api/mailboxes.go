@@ -98,11 +98,8 @@ type listMailboxesInput struct {
 
 func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMailboxesInput) (listResponse[mailboxResponse], error) {
 	var bad fault.FieldErrors
-	at, err := in.dbPage()
-	if err := mergeFaults(&bad, err); err != nil {
-		return listResponse[mailboxResponse]{}, err
-	}
-	filter := mailbox.Filter{Deleted: in.Deleted}
+	filter, visible := mailbox.Filter{Deleted: in.Deleted}, true
+	var err error
 	switch {
 	case in.DomainID != "":
 		filter.Domain, err = a.domainID(ctx, p, &idParams{in.DomainID})
@@ -110,20 +107,25 @@ func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMa
 			return listResponse[mailboxResponse]{}, err
 		}
 	case p.Domain != "":
-		d, ok, err := a.keyDomain(ctx, p)
-		if err != nil || !ok {
-			return listResponse[mailboxResponse]{Data: []mailboxResponse{}}, err
+		if filter.Domain, visible, err = a.keyDomainID(ctx, p); err != nil {
+			return listResponse[mailboxResponse]{}, err
 		}
-		filter.Domain = d.ID
+	}
+	var read pageReader[mailbox.Mailbox] = func(at db.Page) ([]mailbox.Mailbox, bool, error) {
+		if !visible {
+			return nil, false, nil
+		}
+		return a.Mailboxes.List(ctx, p.Account, filter, at)
+	}
+	id := func(m mailbox.Mailbox) db.ID { return m.ID }
+	at, err := in.dbPage(read.exists(id))
+	if err := mergeFaults(&bad, err); err != nil {
+		return listResponse[mailboxResponse]{}, err
 	}
 	if err := bad.Err(); err != nil {
 		return listResponse[mailboxResponse]{}, err
 	}
-	found, more, err := a.Mailboxes.List(ctx, p.Account, filter, at)
-	if err != nil {
-		return listResponse[mailboxResponse]{}, err
-	}
-	return newListResponse(in.pageParams, found, more, newMailboxResponse, func(m mailbox.Mailbox) string { return m.ID.String() }), nil
+	return listPageAt(&in.pageParams, at, read, newMailboxResponse, id)
 }
 
 // mailboxID parses the path's id. A domain-restricted key can't see the mailboxes of other domains.

@@ -113,7 +113,10 @@ func (a *API) listMailboxMessages(ctx context.Context, p account.Principal, in *
 		return none, err
 	}
 	var bad fault.FieldErrors
-	at, err := in.dbPage()
+	at, err := in.dbPage(func(id db.ID) (bool, error) {
+		_, err := a.Folders.Message(ctx, box, id)
+		return err == nil, notFoundAsNil(err)
+	})
 	if err := mergeFaults(&bad, err); err != nil {
 		return none, err
 	}
@@ -136,12 +139,7 @@ func (a *API) listMailboxMessages(ctx context.Context, p account.Principal, in *
 	show := func(k folder.StoredMessage) mailboxMessageSummaryResponse {
 		return mailboxMessageSummaryResponse{a.newMailboxMessageFields(k), k.Summary}
 	}
-	out := newListResponse(in.pageParams, found, more, show, func(folder.StoredMessage) string { return "" })
-	if more {
-		cursor := next.String()
-		out.NextCursor = &cursor
-	}
-	return out, nil
+	return newListResponse(&in.pageParams, at, found, more, next, show), nil
 }
 
 func (a *API) getMailboxMessage(ctx context.Context, p account.Principal, in *mailboxMessageInput) (mailboxMessageResponse, error) {

@@ -53,8 +53,8 @@ func TestMailPages(t *testing.T) {
 				got = append(got, ids(t, a)...)
 				p := into(t, a)
 				if p["has_more"] == false {
-					if p["next_cursor"] != nil {
-						t.Errorf("%s: the last page goes on at %v", query, p["next_cursor"])
+					if more := ids(t, s.API("GET", path+query+"&after="+p["next_cursor"].(string), nil)); len(more) > 0 {
+						t.Errorf("%s: the last page goes on with %v", query, more)
 					}
 					break
 				}

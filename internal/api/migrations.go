@@ -214,19 +214,16 @@ func (a *API) testMigrationSource(ctx context.Context, p account.Principal, in *
 }
 
 func (a *API) listMigrations(ctx context.Context, p account.Principal, in *pageParams) (listResponse[MigrationResponse], error) {
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[MigrationResponse]{}, err
-	}
 	only, ok, err := a.keyDomainID(ctx, p)
-	if err != nil || !ok {
-		return listResponse[MigrationResponse]{Data: []MigrationResponse{}}, err
-	}
-	found, more, err := a.Migrations.List(ctx, p.Account, only, at)
 	if err != nil {
 		return listResponse[MigrationResponse]{}, err
 	}
-	return newListResponse(*in, found, more, newMigrationResponse, func(g migration.Migration) string { return g.ID.String() }), nil
+	return listPage(in, func(at db.Page) ([]migration.Migration, bool, error) {
+		if !ok {
+			return nil, false, nil
+		}
+		return a.Migrations.List(ctx, p.Account, only, at)
+	}, newMigrationResponse, func(g migration.Migration) db.ID { return g.ID })
 }
 
 // migration returns a migration that the principal may see.

@@ -77,15 +77,8 @@ func newAccountResponse(a account.Account) accountResponse {
 }
 
 func (a *API) listAccounts(ctx context.Context, _ account.Principal, in *pageParams) (listResponse[accountResponse], error) {
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[accountResponse]{}, err
-	}
-	found, more, err := a.Accounts.List(ctx, at)
-	if err != nil {
-		return listResponse[accountResponse]{}, err
-	}
-	return newListResponse(*in, found, more, newAccountResponse, func(a account.Account) string { return a.ID.String() }), nil
+	read := func(at db.Page) ([]account.Account, bool, error) { return a.Accounts.List(ctx, at) }
+	return listPage(in, read, newAccountResponse, func(a account.Account) db.ID { return a.ID })
 }
 
 type createAccountRequest struct {

@@ -46,17 +46,16 @@ func ownEvents(t *testing.T, s *servertest.Server, key, domain, message string) 
 	for {
 		page := s.APIWithKey(key, "GET", "/events?limit=1"+after, nil)
 		paged = append(paged, ids(t, page)...)
-		next, ok := into(t, page)["next_cursor"].(string)
-		if !ok {
+		if into(t, page)["has_more"] == false {
 			break
 		}
-		after = "&after=" + next
+		after = "&after=" + into(t, page)["next_cursor"].(string)
 	}
 	if !slices.Equal(paged, all) {
 		t.Errorf("one by one: %v, want %v", paged, all)
 	}
-	back := s.APIWithKey(key, "GET", "/events?limit=1&before=1", nil)
-	if got := ids(t, back); len(all) < 2 || !slices.Equal(got, all[len(all)-1:]) && !slices.Equal(got, all[len(all)-2:len(all)-1]) {
+	back := s.APIWithKey(key, "GET", "/events?limit=1&order=asc", nil)
+	if got := ids(t, back); len(all) < 2 || !slices.Equal(got, all[len(all)-1:]) {
 		t.Errorf("from the beginning: %v, want %v", got, all[len(all)-1])
 	}
 	refused(t, "one kind", s.APIWithKey(key, "GET", "/events?type=x", nil), 422, "validation_failed", "type unknown_value")

@@ -75,7 +75,11 @@ func operationHandler[I, O any](a *API, o operation, f func(ctx context.Context,
 		body := memoryReservation{budget: a.memory, account: p.Account}
 		defer body.release()
 		faults := keyedRequestFrom(req.Context()).headerFaults()
-		if err := cmp.Or(mergeFaults(&faults, bindBody(w, req, &in, body.reserve)), faults.Err()); err != nil {
+		err := cmp.Or(mergeFaults(&faults, bindBody(w, req, &in, body.reserve)), faults.Err())
+		if list, ok := any(&in).(interface{ setListKey(k listKey) }); ok {
+			list.setListKey(newListKey(p.Account, o.id, &in))
+		}
+		if err != nil {
 			if fault.Is(err, fault.RateLimited) { // a client that is still sending would not see the response
 				body.release()
 				discardBody(req, maxBody)

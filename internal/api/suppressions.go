@@ -65,30 +65,31 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 	if p.Domain != "" {
 		return none, errDomainRestricted
 	}
-	f, at, err := in.parse()
-	if err != nil {
+	var bad fault.FieldErrors
+	f := in.filter(&bad)
+	var read pageReader[suppression.Entry] = func(at db.Page) ([]suppression.Entry, bool, error) {
+		return a.Suppressions.List(ctx, p.Account, f, at)
+	}
+	id := func(e suppression.Entry) db.ID { return e.ID }
+	at, err := in.dbPage(read.exists(id))
+	if err := mergeFaults(&bad, err); err != nil {
 		return none, err
 	}
-	entries, more, err := a.Suppressions.List(ctx, p.Account, f, at)
-	if err != nil {
+	if err := bad.Err(); err != nil {
 		return none, err
 	}
-	return newListResponse(in.pageParams, entries, more, newSuppressionResponse, func(e suppression.Entry) string { return e.ID.String() }), nil
+	return listPageAt(&in.pageParams, at, read, newSuppressionResponse, id)
 }
 
-func (in *listSuppressionsInput) parse() (f suppression.Filter, at db.Page, err error) {
-	var bad fault.FieldErrors
-	at, err = in.dbPage()
-	if err := mergeFaults(&bad, err); err != nil {
-		return f, at, err
-	}
-	f.Reason = parseReason(&bad, in.Reason, "")
+func (in *listSuppressionsInput) filter(bad *fault.FieldErrors) (f suppression.Filter) {
+	f.Reason = parseReason(bad, in.Reason, "")
 	if in.Address != "" {
+		var err error
 		if f.Address, err = address.Parse(in.Address); err != nil {
-			addAddressFault(&bad, "address")
+			addAddressFault(bad, "address")
 		}
 	}
-	return f, at, bad.Err()
+	return f
 }
 
 // parseReason parses an optional reason.

@@ -12,7 +12,6 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/apijson"
 	"github.com/mailstead/mailstead/internal/db"
-	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/template"
 )
 
@@ -174,18 +173,11 @@ type templateSummaryResponse struct {
 }
 
 func (a *API) listTemplates(ctx context.Context, p account.Principal, in *pageParams) (listResponse[templateSummaryResponse], error) {
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[templateSummaryResponse]{}, err
-	}
-	found, more, err := a.Templates.List(ctx, p.Account, at)
-	if err != nil {
-		return listResponse[templateSummaryResponse]{}, err
-	}
+	read := func(at db.Page) ([]template.Template, bool, error) { return a.Templates.List(ctx, p.Account, at) }
 	show := func(t template.Template) templateSummaryResponse {
 		return templateSummaryResponse{t.ID, t.Name, optionalString(t.Alias), t.Latest, t.Published, utcTime(t.CreatedAt), utcTime(t.UpdatedAt)}
 	}
-	return newListResponse(*in, found, more, show, func(t template.Template) string { return t.ID.String() }), nil
+	return listPage(in, read, show, func(t template.Template) db.ID { return t.ID })
 }
 
 // templateParams holds the path parameter of a template.
@@ -280,8 +272,7 @@ func newTemplateVersionResponse(v template.Version) templateVersionResponse {
 
 type listTemplateVersionsInput struct {
 	templateParams
-	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many at most."`
-	After string `query:"after" doc:"Only what comes after this cursor: what is older."`
+	pageParams
 }
 
 func (a *API) listTemplateVersions(ctx context.Context, p account.Principal, in *listTemplateVersionsInput) (listResponse[templateVersionResponse], error) {
@@ -290,19 +281,21 @@ func (a *API) listTemplateVersions(ctx context.Context, p account.Principal, in 
 	if err != nil {
 		return none, err
 	}
-	below := 0
-	if in.After != "" {
-		if below, err = strconv.Atoi(in.After); err != nil || below < 1 {
-			var bad fault.FieldErrors
-			addCursorFault(&bad, "after")
-			return none, bad.Err()
+	var read pageReader[template.Version] = func(at db.Page) ([]template.Version, bool, error) {
+		if at.After == 0 && at.Before > 0 {
+			return a.Templates.VersionsAbove(ctx, p.Account, id, int(at.Before-1), at.Limit)
 		}
+		return a.Templates.Versions(ctx, p.Account, id, int(max(at.After-1, 0)), at.Limit)
 	}
-	found, more, err := a.Templates.Versions(ctx, p.Account, id, below, in.Limit)
+	position := func(v template.Version) db.ID { return db.ID(v.Number) + 1 } // positions begin at 2: 1 is below all of them
+	at, err := in.dbPageOf(func(text string) (db.ID, error) {
+		n, err := strconv.ParseInt(text, 10, 32)
+		return db.ID(max(n, 0)) + 1, err
+	}, read.exists(position))
 	if err != nil {
 		return none, err
 	}
-	return newListResponse(pageParams{}, found, more, newTemplateVersionResponse, func(v template.Version) string { return strconv.Itoa(v.Number) }), nil
+	return listPageAt(&in.pageParams, at, read, newTemplateVersionResponse, position)
 }
 
 type templateVersionInput struct {

@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -144,29 +145,32 @@ func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in
 		return listResponse[WebhookDeliveryResponse]{}, err
 	}
 	var bad fault.FieldErrors
-	at, err := in.dbPage()
+	read := func(status string) pageReader[webhook.Delivery] {
+		return func(at db.Page) ([]webhook.Delivery, bool, error) {
+			return a.Webhooks.Deliveries(ctx, p.Account, w.ID, status, at)
+		}
+	}
+	id := func(d webhook.Delivery) db.ID { return d.ID }
+	at, err := in.dbPage(read("").exists(id)) // the status of an entry changes
 	if err := mergeFaults(&bad, err); err != nil {
 		return listResponse[WebhookDeliveryResponse]{}, err
 	}
 	if err := bad.Err(); err != nil {
 		return listResponse[WebhookDeliveryResponse]{}, err
 	}
-	found, more, err := a.Webhooks.Deliveries(ctx, p.Account, w.ID, in.Status, at)
+	only, _, err := a.keyDomainID(ctx, p)
 	if err != nil {
 		return listResponse[WebhookDeliveryResponse]{}, err
 	}
-	out := newListResponse(in.pageParams, found, more, newWebhookDeliveryResponse, func(d webhook.Delivery) string { return d.ID.String() })
-	if p.Domain == "" {
-		return out, nil
-	}
-	only, _, err := a.keyDomainID(ctx, p)
-	visible := []WebhookDeliveryResponse{}
-	for i, d := range found {
-		if canSeeDelivery(only, d) {
-			visible = append(visible, out.Data[i])
+	hidden := map[db.ID]bool{}
+	out, err := listPageAt(&in.pageParams, at, func(at db.Page) ([]webhook.Delivery, bool, error) {
+		found, more, err := read(in.Status)(at)
+		for _, d := range found {
+			hidden[d.ID] = p.Domain != "" && !canSeeDelivery(only, d)
 		}
-	}
-	out.Data = visible
+		return found, more, err
+	}, newWebhookDeliveryResponse, id)
+	out.Data = slices.DeleteFunc(out.Data, func(d WebhookDeliveryResponse) bool { return hidden[d.ID] })
 	return out, err
 }
 

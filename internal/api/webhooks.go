@@ -4,6 +4,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
@@ -172,30 +173,20 @@ func (a *API) webhook(ctx context.Context, p account.Principal, in *idParams) (w
 }
 
 func (a *API) listWebhooks(ctx context.Context, p account.Principal, in *pageParams) (listResponse[webhookResponse], error) {
-	at, err := in.dbPage()
-	if err != nil {
-		return listResponse[webhookResponse]{}, err
-	}
-	hooks, more, err := a.Webhooks.List(ctx, p.Account, at)
-	if err != nil {
-		return listResponse[webhookResponse]{}, err
-	}
-	out := newListResponse(*in, hooks, more, newWebhookResponse, func(w webhook.Webhook) string { return w.ID.String() })
-	if p.Domain == "" {
-		return out, nil
-	}
-	visible := []webhookResponse{}
-	for i, w := range hooks {
-		ok, err := a.canSeeFilter(ctx, p, w.Domains, w.Mailboxes)
-		if err != nil {
-			return listResponse[webhookResponse]{}, err
+	hidden := map[db.ID]bool{}
+	out, err := listPage(in, func(at db.Page) ([]webhook.Webhook, bool, error) {
+		hooks, more, err := a.Webhooks.List(ctx, p.Account, at)
+		for _, w := range hooks {
+			ok, err := a.canSeeFilter(ctx, p, w.Domains, w.Mailboxes)
+			if err != nil {
+				return nil, false, err
+			}
+			hidden[w.ID] = !ok
 		}
-		if ok {
-			visible = append(visible, out.Data[i])
-		}
-	}
-	out.Data = visible
-	return out, nil
+		return hooks, more, err
+	}, newWebhookResponse, func(w webhook.Webhook) db.ID { return w.ID })
+	out.Data = slices.DeleteFunc(out.Data, func(w webhookResponse) bool { return hidden[w.ID] })
+	return out, err
 }
 
 func (a *API) getWebhook(ctx context.Context, p account.Principal, in *idParams) (webhookResponse, error) {

@@ -55,6 +55,7 @@ var (
 	// lowest position of the first 1000.
 	lowestPositionQuery = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
 		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
+	firstEventQuery   = db.SQL(`SELECT position, id FROM event WHERE position IS NOT NULL ORDER BY position LIMIT 1`)
 	lastPositionQuery = db.SQL(`SELECT position FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`)
 )
 
@@ -182,4 +183,11 @@ func (l *Log) startPosition(ctx context.Context, f *Filter) (int64, error) {
 func (l *Log) LastPosition(ctx context.Context) (position int64, err error) {
 	err = l.DB.One(ctx, lastPositionQuery.With(), &position)
 	return position, db.IfNoRow(err, nil)
+}
+
+// First returns the position and the id of the first event that is kept, of any account; zero if
+// there is none.
+func (l *Log) First(ctx context.Context) (e Event, err error) {
+	err = l.DB.One(ctx, firstEventQuery.With(), &e.Position, &e.ID)
+	return e, db.IfNoRow(err, nil)
 }

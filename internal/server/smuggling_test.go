@@ -80,13 +80,14 @@ func TestSmuggling(t *testing.T) {
 	for after := ""; ; {
 		var one struct {
 			Data       []struct{ ID, Subject string }
+			HasMore    bool   `json:"has_more"`
 			NextCursor string `json:"next_cursor"`
 		}
 		s.API("GET", "/mailboxes/"+s.Dev.Mailboxes[1].ID.String()+"/messages?limit=100"+after, nil).Decode(t, &one)
 		for _, m := range one.Data {
 			list.Data = append(list.Data, struct{ Subject string }{m.Subject})
 		}
-		if after = "&after=" + one.NextCursor; one.NextCursor == "" {
+		if after = "&after=" + one.NextCursor; !one.HasMore {
 			break
 		}
 	}

@@ -5,6 +5,7 @@ package template
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
@@ -174,8 +175,12 @@ func (t *Templates) Publish(ctx context.Context, account, id db.ID, number int) 
 	return out, err
 }
 
-var versionsQuery = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
+var (
+	versionsQuery = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
 	WHERE template = $1 AND version < $2 ORDER BY version DESC LIMIT $3`)
+	versionsAboveQuery = db.SQL(`SELECT version, subject, html, text, inline_css, variables, created_at FROM template_version
+	WHERE template = $1 AND version > $2 ORDER BY version LIMIT $3`)
+)
 
 // maxPageBytes limits the size of a page of versions, except for its first one: a hundred of them
 // may have 100 MB.
@@ -195,9 +200,23 @@ func (t *Templates) Versions(ctx context.Context, account, id db.ID, below, limi
 	if below == 0 {
 		below = found.Latest + 1
 	}
-	var list []Version
+	return t.readVersions(ctx, versionsQuery.With(id, below, limit+1), limit)
+}
+
+// VersionsAbove returns up to limit versions just above a number, newest first, and whether there
+// are more above them. It returns fault.NotFound for another account's template.
+func (t *Templates) VersionsAbove(ctx context.Context, account, id db.ID, above, limit int) ([]Version, bool, error) {
+	if _, err := findTemplate(ctx, t.DB, templateByIDQuery.With(id, account)); err != nil {
+		return nil, false, err
+	}
+	list, more, err := t.readVersions(ctx, versionsAboveQuery.With(id, above, limit+1), limit)
+	slices.Reverse(list)
+	return list, more, err
+}
+
+func (t *Templates) readVersions(ctx context.Context, s db.Statement, limit int) (list []Version, more bool, err error) {
 	size := 0
-	err = t.DB.Each(ctx, versionsQuery.With(id, below, limit+1), func(r db.Row) error {
+	err = t.DB.Each(ctx, s, func(r db.Row) error {
 		v, err := scanVersion(r)
 		if err != nil {
 			return err
