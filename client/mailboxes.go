@@ -56,13 +56,13 @@ type MailboxChange struct {
 
 // MailboxFilter selects mailboxes; the zero value selects all that are not deleted.
 type MailboxFilter struct {
-	DomainID string // only in this domain
-	Deleted  bool   // deleted ones that can be restored, instead of the others
+	DomainIDs []string // only in one of these domains, at most 10
+	Deleted   bool     // deleted ones that can be restored, instead of the others
 }
 
 func (f MailboxFilter) query() url.Values {
 	q := url.Values{}
-	set(q, "domain_id", f.DomainID)
+	setList(q, "domain_id", f.DomainIDs)
 	if f.Deleted {
 		q.Set("deleted", "true")
 	}

@@ -9,7 +9,6 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 )
 
@@ -69,16 +68,16 @@ type Attempt struct {
 // MessageFilter selects messages; the zero value selects all. A message must match all fields that
 // are set.
 type MessageFilter struct {
-	Recipient    string            // an address, or a domain
-	From         string            // an address, or a domain
+	Recipients   []string          // addresses, or domains; at most 10, as of every list here
+	From         []string          // addresses, or domains
 	Subject      string            // words that the subject contains, in any order
-	Status       State             // state of the message as a whole
+	Statuses     []State           // state of the message as a whole
 	Metadata     map[string]string // members of the metadata with these values
 	MetadataKeys []string          // members of the metadata with any value
-	Tags         []string          // one of these tags, at most 10
+	Tags         []string          // one of these tags
 	ThreadID     string
-	MailboxID    string // mailbox that submitted it
-	DomainID     string // sending domain
+	MailboxIDs   []string // mailboxes that submitted it
+	DomainIDs    []string // sending domains
 
 	// Time of acceptance.
 	CreatedAfter  time.Time // inclusive
@@ -87,18 +86,18 @@ type MessageFilter struct {
 
 func (f MessageFilter) query() url.Values {
 	q := url.Values{}
-	set(q, "recipient", f.Recipient)
-	set(q, "from", f.From)
+	setList(q, "recipient", f.Recipients)
+	setList(q, "from", f.From)
 	set(q, "subject", f.Subject)
-	set(q, "status", string(f.Status))
+	setList(q, "status", f.Statuses)
 	for key, value := range f.Metadata {
 		q.Set("metadata["+key+"]", value)
 	}
-	set(q, "metadata_key", strings.Join(f.MetadataKeys, ","))
-	set(q, "tag", strings.Join(f.Tags, ","))
+	setList(q, "metadata_key", f.MetadataKeys)
+	setList(q, "tag", f.Tags)
 	set(q, "thread_id", f.ThreadID)
-	set(q, "mailbox_id", f.MailboxID)
-	set(q, "domain_id", f.DomainID)
+	setList(q, "mailbox_id", f.MailboxIDs)
+	setList(q, "domain_id", f.DomainIDs)
 	for name, t := range map[string]time.Time{"created_after": f.CreatedAfter, "created_before": f.CreatedBefore} {
 		if !t.IsZero() {
 			q.Set(name, t.UTC().Format(time.RFC3339Nano))

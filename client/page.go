@@ -60,6 +60,13 @@ func set(q url.Values, name, value string) {
 	}
 }
 
+// setList adds a parameter once for each value.
+func setList[T ~string](q url.Values, name string, values []T) {
+	for _, v := range values {
+		q.Add(name, string(v))
+	}
+}
+
 // list requests one page.
 func list[T any](ctx context.Context, c *Client, path string, filter url.Values, p Paging) (*Page[T], error) {
 	return do[Page[T]](ctx, c, call{method: http.MethodGet, path: path, query: p.into(filter)})

@@ -36,13 +36,13 @@ type Suppression struct {
 
 // SuppressionFilter selects entries; the zero value selects all.
 type SuppressionFilter struct {
-	Reason  Reason
+	Reasons []Reason // any of these
 	Address string
 }
 
 func (f SuppressionFilter) query() url.Values {
 	q := url.Values{}
-	set(q, "reason", string(f.Reason))
+	setList(q, "reason", f.Reasons)
 	set(q, "address", f.Address)
 	return q
 }

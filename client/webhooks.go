@@ -148,14 +148,14 @@ func (c *Client) RotateWebhookSecret(ctx context.Context, id string, overlap tim
 
 // WebhookDeliveryFilter selects deliveries; the zero value selects all.
 type WebhookDeliveryFilter struct {
-	Status string // pending, delivered or failed
+	Statuses []string // any of pending, delivered and failed
 }
 
 // ListWebhookDeliveries returns a page of a webhook's deliveries, newest first, without bodies and
 // attempts.
 func (c *Client) ListWebhookDeliveries(ctx context.Context, id string, f WebhookDeliveryFilter, p Paging) (*Page[WebhookDelivery], error) {
 	q := url.Values{}
-	set(q, "status", f.Status)
+	setList(q, "status", f.Statuses)
 	return do[Page[WebhookDelivery]](ctx, c, call{method: http.MethodGet, path: "/webhooks/{id}/deliveries", id: id, query: p.into(q)})
 }
 

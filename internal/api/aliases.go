@@ -98,29 +98,29 @@ func (a *API) checkTargetAccess(ctx context.Context, p account.Principal, target
 
 type listAliasesInput struct {
 	pageParams
-	DomainID string `query:"domain_id" format:"uuid" doc:"Only those of this domain."`
+	DomainID []string `query:"domain_id" format:"uuid" doc:"Only those of these domains; separated by commas, at most 10."`
 }
 
 func (a *API) listAliases(ctx context.Context, p account.Principal, in *listAliasesInput) (listResponse[aliasResponse], error) {
 	var none listResponse[aliasResponse]
 	var bad fault.FieldErrors
-	domain, ok, err := a.keyDomainID(ctx, p)
+	only, ok, err := a.keyDomainID(ctx, p)
 	if err != nil {
 		return none, err
 	}
-	if in.DomainID != "" {
-		domain, err = a.domainID(ctx, p, &idParams{in.DomainID})
-		if err := mergeFaults(&bad, notFoundAsFieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
-			return none, err
-		}
-	}
-	var read pageReader[mailbox.Alias] = func(at db.Page) ([]mailbox.Alias, bool, error) {
-		if !ok {
-			return nil, false, nil
-		}
-		return a.Mailboxes.Aliases(ctx, p.Account, domain, at)
+	domains, err := a.filterIDs(ctx, p, &bad, "domain_id", in.DomainID, "There is no domain of yours with this id.", a.domainID)
+	if err != nil {
+		return none, err
 	}
 	id := func(a mailbox.Alias) db.ID { return a.ID }
+	read := readAny(domains, only, id, func(domain db.ID) pageReader[mailbox.Alias] {
+		return func(at db.Page) ([]mailbox.Alias, bool, error) {
+			if !ok {
+				return nil, false, nil
+			}
+			return a.Mailboxes.Aliases(ctx, p.Account, domain, at)
+		}
+	})
 	at, err := in.dbPage(read.exists(id))
 	if err := mergeFaults(&bad, err); err != nil {
 		return none, err

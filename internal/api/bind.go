@@ -129,6 +129,10 @@ func (b *binder) bindParameter(name string, f reflect.StructField, v reflect.Val
 			b.faults.Add(name, "empty_value", "An element of this list is empty. Leave it out, or give it a value.")
 			return
 		}
+		if len(all) > maxFilterValues {
+			b.faults.Add(name, "too_many_values", "Give %d values at most.", maxFilterValues)
+			return
+		}
 		v.Set(reflect.ValueOf(all))
 		for i := range all {
 			if !b.checkRules(name, f, v.Index(i)) {

@@ -92,32 +92,29 @@ func notFoundAsFieldFault(err error, field, message string) error {
 
 type listMailboxesInput struct {
 	pageParams
-	DomainID string `query:"domain_id" format:"uuid" doc:"Only those of this domain."`
-	Deleted  bool   `query:"deleted" doc:"Those that can be restored, instead of those that live."`
+	DomainID []string `query:"domain_id" format:"uuid" doc:"Only those of these domains; separated by commas, at most 10."`
+	Deleted  bool     `query:"deleted" doc:"Those that can be restored, instead of those that live."`
 }
 
 func (a *API) listMailboxes(ctx context.Context, p account.Principal, in *listMailboxesInput) (listResponse[mailboxResponse], error) {
 	var bad fault.FieldErrors
-	filter, visible := mailbox.Filter{Deleted: in.Deleted}, true
-	var err error
-	switch {
-	case in.DomainID != "":
-		filter.Domain, err = a.domainID(ctx, p, &idParams{in.DomainID})
-		if err := mergeFaults(&bad, notFoundAsFieldFault(err, "domain_id", "There is no domain of yours with this id.")); err != nil {
-			return listResponse[mailboxResponse]{}, err
-		}
-	case p.Domain != "":
-		if filter.Domain, visible, err = a.keyDomainID(ctx, p); err != nil {
-			return listResponse[mailboxResponse]{}, err
-		}
+	only, visible, err := a.keyDomainID(ctx, p)
+	if err != nil {
+		return listResponse[mailboxResponse]{}, err
 	}
-	var read pageReader[mailbox.Mailbox] = func(at db.Page) ([]mailbox.Mailbox, bool, error) {
-		if !visible {
-			return nil, false, nil
-		}
-		return a.Mailboxes.List(ctx, p.Account, filter, at)
+	domains, err := a.filterIDs(ctx, p, &bad, "domain_id", in.DomainID, "There is no domain of yours with this id.", a.domainID)
+	if err != nil {
+		return listResponse[mailboxResponse]{}, err
 	}
 	id := func(m mailbox.Mailbox) db.ID { return m.ID }
+	read := readAny(domains, only, id, func(domain db.ID) pageReader[mailbox.Mailbox] {
+		return func(at db.Page) ([]mailbox.Mailbox, bool, error) {
+			if !visible {
+				return nil, false, nil
+			}
+			return a.Mailboxes.List(ctx, p.Account, mailbox.Filter{Deleted: in.Deleted, Domain: domain}, at)
+		}
+	})
 	at, err := in.dbPage(read.exists(id))
 	if err := mergeFaults(&bad, err); err != nil {
 		return listResponse[mailboxResponse]{}, err

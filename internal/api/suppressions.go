@@ -56,8 +56,8 @@ func newSuppressionResponse(e suppression.Entry) suppressionResponse {
 
 type listSuppressionsInput struct {
 	pageParams
-	Reason  string `query:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Only entries with this reason."`
-	Address string `query:"address" doc:"Only entries of this address." example:"bob@example.org"`
+	Reason  []string `query:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Only entries with one of these reasons, separated by commas." example:"bounce,complaint"`
+	Address string   `query:"address" doc:"Only entries of this address." example:"bob@example.org"`
 }
 
 func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *listSuppressionsInput) (listResponse[suppressionResponse], error) {
@@ -67,10 +67,12 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 	}
 	var bad fault.FieldErrors
 	f := in.filter(&bad)
-	var read pageReader[suppression.Entry] = func(at db.Page) ([]suppression.Entry, bool, error) {
-		return a.Suppressions.List(ctx, p.Account, f, at)
-	}
 	id := func(e suppression.Entry) db.ID { return e.ID }
+	read := readAny(in.Reason, "", id, func(reason string) pageReader[suppression.Entry] {
+		f := f
+		f.Reason = suppression.Reason(reason)
+		return func(at db.Page) ([]suppression.Entry, bool, error) { return a.Suppressions.List(ctx, p.Account, f, at) }
+	})
 	at, err := in.dbPage(read.exists(id))
 	if err := mergeFaults(&bad, err); err != nil {
 		return none, err
@@ -82,7 +84,6 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 }
 
 func (in *listSuppressionsInput) filter(bad *fault.FieldErrors) (f suppression.Filter) {
-	f.Reason = parseReason(bad, in.Reason, "")
 	if in.Address != "" {
 		var err error
 		if f.Address, err = address.Parse(in.Address); err != nil {

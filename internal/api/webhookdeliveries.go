@@ -136,7 +136,7 @@ func (a *API) testWebhook(ctx context.Context, p account.Principal, in *testWebh
 type listWebhookDeliveriesInput struct {
 	idParams
 	pageParams
-	Status string `query:"status" enum:"pending,delivered,failed" doc:"Only deliveries that stand so."`
+	Status []string `query:"status" enum:"pending,delivered,failed" doc:"Only deliveries that stand in one of these ways, separated by commas." example:"pending,failed"`
 }
 
 func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in *listWebhookDeliveriesInput) (listResponse[WebhookDeliveryResponse], error) {
@@ -164,7 +164,7 @@ func (a *API) listWebhookDeliveries(ctx context.Context, p account.Principal, in
 	}
 	hidden := map[db.ID]bool{}
 	out, err := listPageAt(&in.pageParams, at, func(at db.Page) ([]webhook.Delivery, bool, error) {
-		found, more, err := read(in.Status)(at)
+		found, more, err := readAny(in.Status, "", id, read)(at)
 		for _, d := range found {
 			hidden[d.ID] = p.Domain != "" && !canSeeDelivery(only, d)
 		}

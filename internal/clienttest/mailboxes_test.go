@@ -38,7 +38,7 @@ func (h *fixture) mailboxes() {
 	}
 	_, err = h.c.SetMailboxPassword(ctx, m.ID, "short")
 	refused(h, "a weak password", err, 422, "validation_failed", "password too_short", "password missing_uppercase", "password missing_digit", "password missing_special")
-	if all := collect(h, h.c.Mailboxes(ctx, client.MailboxFilter{DomainID: h.domain})); len(all) != 3 || all[0].ID != m.ID {
+	if all := collect(h, h.c.Mailboxes(ctx, client.MailboxFilter{DomainIDs: []string{h.domain}})); len(all) != 3 || all[0].ID != m.ID {
 		h.Errorf("the mailboxes are %+v", all)
 	}
 	if check, err := h.c.CheckClientSetup(ctx, m.ID); err != nil || !check.OK || len(check.Listeners) != 4 || len(check.Listeners[0].Steps) != 3 || check.Listeners[0].Port == 0 {

@@ -34,7 +34,7 @@ func (h *fixture) sending() {
 	if all := collect(h, h.c.Messages(ctx, client.MessageFilter{})); len(all) != 1 || all[0].ID != a.ID || all[0].Recipients[0].Timeline != nil {
 		h.Errorf("the messages are %+v", all)
 	}
-	found := client.MessageFilter{Recipient: "bob@demo.test", From: "demo.test", Subject: "grüße", Status: client.Delivered, MetadataKeys: []string{"n"},
+	found := client.MessageFilter{Recipients: []string{"bob@demo.test"}, From: []string{"demo.test"}, Subject: "grüße", Statuses: []client.State{client.Delivered}, MetadataKeys: []string{"n"},
 		Metadata: map[string]string{"s": "<b>"}, Tags: []string{"none", "shop"}, ThreadID: "order-42", CreatedAfter: a.CreatedAt, CreatedBefore: time.Now()}
 	none := found
 	none.Tags = []string{"sho"}

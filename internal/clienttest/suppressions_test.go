@@ -41,7 +41,7 @@ func (h *fixture) suppressions() {
 	if !strings.Contains(out.String(), "imported@example.org") || !strings.Contains(out.String(), "left@example.org") {
 		h.Errorf("exported %s", out.String())
 	}
-	if all := collect(h, h.c.Suppressions(ctx, client.SuppressionFilter{Reason: client.Bounce, Address: "imported@example.org"})); len(all) != 1 {
+	if all := collect(h, h.c.Suppressions(ctx, client.SuppressionFilter{Reasons: []client.Reason{client.Bounce}, Address: "imported@example.org"})); len(all) != 1 {
 		h.Errorf("found %+v", all)
 	}
 	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"gone@example.org"}, Subject: "x", Text: "x"})

@@ -104,13 +104,13 @@ func (h *fixture) delivered(hook, id, body string) {
 func (h *fixture) deliveries(hook, bounce string, got <-chan request) {
 	h.Helper()
 	ctx := h.Context()
-	if all := collect(h, h.c.WebhookDeliveries(ctx, hook, client.WebhookDeliveryFilter{Status: "delivered"})); len(all) != 2 || all[0].Type != "bounce" && all[1].Type != "bounce" {
+	if all := collect(h, h.c.WebhookDeliveries(ctx, hook, client.WebhookDeliveryFilter{Statuses: []string{"delivered"}})); len(all) != 2 || all[0].Type != "bounce" && all[1].Type != "bounce" {
 		h.Errorf("the deliveries are %+v", all)
 	}
-	if page, err := h.c.ListWebhookDeliveries(ctx, hook, client.WebhookDeliveryFilter{Status: "failed"}, client.Paging{}); err != nil || len(page.Data) != 0 {
+	if page, err := h.c.ListWebhookDeliveries(ctx, hook, client.WebhookDeliveryFilter{Statuses: []string{"failed"}}, client.Paging{}); err != nil || len(page.Data) != 0 {
 		h.Errorf("failed: %+v, %v", page, err)
 	}
-	_, err := h.c.ListWebhookDeliveries(ctx, hook, client.WebhookDeliveryFilter{Status: "lost"}, client.Paging{})
+	_, err := h.c.ListWebhookDeliveries(ctx, hook, client.WebhookDeliveryFilter{Statuses: []string{"lost"}}, client.Paging{})
 	refused(h, "a bad filter", err, 422, "validation_failed", "status unknown_value")
 
 	d, err := h.c.TestWebhook(ctx, hook, "complaint")

@@ -64,7 +64,7 @@ func link(t *testing.T, text string) string {
 // served lists the service mail to an address, newest first.
 func served(t *testing.T, s *servertest.Server, to string) []outbound.Message {
 	t.Helper()
-	found, err := s.Outbox.Index.Find(t.Context(), account.OperatorAccount, index.Filter{Recipient: to}, db.Page{})
+	found, err := s.Outbox.Index.Find(t.Context(), account.OperatorAccount, index.Filter{Recipients: []string{to}}, db.Page{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -174,9 +174,12 @@ func (d *Dashboard) parseMessageSearch(v *requestContext, q url.Values, directio
 		until = until.AddDate(0, 0, 1) // including that day
 	}
 	l.sentFilter = parseSentFilter(&bad, q)
-	l.sentFilter.Since, l.sentFilter.Until, l.sentFilter.Mailbox = since, until, l.mailbox.ID
+	l.sentFilter.Since, l.sentFilter.Until = since, until
+	if l.mailbox.ID != 0 {
+		l.sentFilter.Mailboxes = []db.ID{l.mailbox.ID}
+	}
 	l.receivedFilter = search.MessageFilter{From: text("from"), To: text("recipient"), Words: strings.Fields(text("subject")), Thread: text("thread"), Since: since, Until: until}
-	if l.sentFilter.Status != "" || len(l.sentFilter.Metadata)+len(l.sentFilter.MetadataKeys)+len(l.sentFilter.Tags) > 0 { // only sent messages have these
+	if len(l.sentFilter.Statuses)+len(l.sentFilter.Metadata)+len(l.sentFilter.MetadataKeys)+len(l.sentFilter.Tags) > 0 { // only sent messages have these
 		if l.direction == directionReceived {
 			bad.Add("status", "sent_only", "Only sent messages have a state, metadata or tags.")
 		}
@@ -229,9 +232,18 @@ func (d *Dashboard) resolveMailbox(v *requestContext, text string) (mailbox.Mail
 // ones.
 func parseSentFilter(bad *fault.FieldErrors, q url.Values) index.Filter {
 	text := func(name string) string { return strings.TrimSpace(q.Get(name)) }
-	f := index.Filter{Recipient: text("recipient"), From: text("from"), Subject: text("subject"), Thread: text("thread"), Status: queue.State(text("status"))}
-	if f.Status != "" && !f.Status.Valid() {
-		bad.Add("status", "unknown_status", "Choose one of the states.")
+	f := index.Filter{Subject: text("subject"), Thread: text("thread")}
+	if one := text("recipient"); one != "" {
+		f.Recipients = []string{one}
+	}
+	if one := text("from"); one != "" {
+		f.From = []string{one}
+	}
+	if status := queue.State(text("status")); status != "" {
+		if !status.Valid() {
+			bad.Add("status", "unknown_status", "Choose one of the states.")
+		}
+		f.Statuses = []queue.State{status}
 	}
 	list := func(name string) []string {
 		return strings.FieldsFunc(text(name), func(c rune) bool { return c == ',' || c == '\n' })

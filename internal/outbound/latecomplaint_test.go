@@ -84,7 +84,7 @@ func TestComplaintAboutService(t *testing.T) {
 				t.Fatal(err)
 			}
 			servertest.Eventually(t, func() string {
-				found, err := s.Outbox.Index.Find(t.Context(), account.OperatorAccount, index.Filter{Recipient: to}, db.Page{})
+				found, err := s.Outbox.Index.Find(t.Context(), account.OperatorAccount, index.Filter{Recipients: []string{to}}, db.Page{})
 				if err != nil || len(found.Messages) != 1 || found.Messages[0].Status != want {
 					return fmt.Sprintf("%+v %v", found, err)
 				}

@@ -98,10 +98,10 @@ func (g *garden) questions() []question {
 	type f = index.Filter
 	return []question{
 		{"all", f{}, func(planted) bool { return true }},
-		{"recipient", f{Recipient: "U7@X.example"}, func(p planted) bool { return oneOf(p.to, "u7@x.example") }},
-		{"recipients of a domain", f{Recipient: "@y.example"}, func(p planted) bool { return oneOf(p.to, "@y.example") }},
-		{"from", f{From: "bob@SHOP.example"}, func(p planted) bool { return strings.Contains(p.from, "BOB") }},
-		{"from a domain", f{From: "other.example"}, func(p planted) bool { return strings.HasPrefix(p.from, "cy") }},
+		{"recipient", f{Recipients: []string{"U7@X.example"}}, func(p planted) bool { return oneOf(p.to, "u7@x.example") }},
+		{"recipients of a domain", f{Recipients: []string{"@y.example"}}, func(p planted) bool { return oneOf(p.to, "@y.example") }},
+		{"from", f{From: []string{"bob@SHOP.example"}}, func(p planted) bool { return strings.Contains(p.from, "BOB") }},
+		{"from a domain", f{From: []string{"other.example"}}, func(p planted) bool { return strings.HasPrefix(p.from, "cy") }},
 		{"subject", f{Subject: "order PAID"}, func(p planted) bool { return has(p, "order", "paid") }},
 		{"a rare word", f{Subject: "39"}, func(p planted) bool { return has(p, "39") }},
 		{"half a word", f{Subject: "ord"}, func(planted) bool { return false }},
@@ -110,22 +110,22 @@ func (g *garden) questions() []question {
 		{"a key of metadata", f{MetadataKeys: []string{"colour"}}, func(p planted) bool { return p.colour == "red" }},
 		{"a tag", f{Tags: []string{"b"}}, func(p planted) bool { return strings.Contains(p.tags, "b") }},
 		{"two tags", f{Tags: []string{"a", "b", "z"}}, func(p planted) bool { return strings.ContainsAny(p.tags, "ab") }},
-		{"tags of a domain", f{Tags: []string{"A", "d"}, Domain: 6}, func(p planted) bool { return (p.tags == "A" || p.tags == "d") && p.domain == 6 }},
+		{"tags of a domain", f{Tags: []string{"A", "d"}, Domains: []db.ID{6}}, func(p planted) bool { return (p.tags == "A" || p.tags == "d") && p.domain == 6 }},
 		{"an unused tag", f{Tags: []string{"z"}}, func(planted) bool { return false }},
 		{"thread", f{Thread: "c/d"}, func(p planted) bool { return p.thread == "c/d" }},
-		{"mailbox", f{Mailbox: 2}, func(p planted) bool { return p.mailbox == 2 }},
-		{"domain", f{Domain: 6}, func(p planted) bool { return p.domain == 6 }},
-		{"bounced", f{Status: queue.Bounced}, func(p planted) bool { return p.state == "bounced" }},
-		{"queued", f{Status: queue.Queued}, func(p planted) bool { return p.state == "queued" }},
-		{"sending", f{Status: queue.Sending}, func(planted) bool { return false }},
+		{"mailbox", f{Mailboxes: []db.ID{2}}, func(p planted) bool { return p.mailbox == 2 }},
+		{"domain", f{Domains: []db.ID{6}}, func(p planted) bool { return p.domain == 6 }},
+		{"bounced", f{Statuses: []queue.State{queue.Bounced}}, func(p planted) bool { return p.state == "bounced" }},
+		{"queued", f{Statuses: []queue.State{queue.Queued}}, func(p planted) bool { return p.state == "queued" }},
+		{"sending", f{Statuses: []queue.State{queue.Sending}}, func(planted) bool { return false }},
 		{"since", f{Since: middle}, func(p planted) bool { return !p.created.Before(middle) }},
 		{"until", f{Until: middle}, func(p planted) bool { return p.created.Before(middle) }},
-		{"all at once", f{Domain: 5, Recipient: "x.example", From: "shop.example", Subject: "shipped", Status: queue.Delivered, MetadataKeys: []string{"colour", "order"},
+		{"all at once", f{Domains: []db.ID{5}, Recipients: []string{"x.example"}, From: []string{"shop.example"}, Subject: "shipped", Statuses: []queue.State{queue.Delivered}, MetadataKeys: []string{"colour", "order"},
 			Thread: "a", Since: middle.Add(-time.Hour), Until: middle.Add(time.Hour)}, func(p planted) bool {
 			return p.domain == 5 && oneOf(p.to, "@x.example") && strings.Contains(strings.ToLower(p.from), "@shop") && has(p, "shipped") && p.state == "delivered" &&
 				p.colour == "red" && p.thread == "a" && !p.created.Before(middle.Add(-time.Hour)) && p.created.Before(middle.Add(time.Hour))
 		}},
-		{"two dense ones", f{From: "cy@other.example", Status: queue.Deferred, Domain: 6}, func(p planted) bool {
+		{"two dense ones", f{From: []string{"cy@other.example"}, Statuses: []queue.State{queue.Deferred}, Domains: []db.ID{6}}, func(p planted) bool {
 			return strings.HasPrefix(p.from, "cy") && p.state == "deferred" && p.domain == 6
 		}},
 	}
@@ -223,7 +223,7 @@ func TestFind(t *testing.T) {
 		}
 		g.index(1, g.all[0].id, 5*time.Minute)
 		g.ask("looked at again")
-		if ids := (&garden{t: t, s: s, account: acc.ID + 1}).pages(index.Filter{From: "shop.example"}, db.Page{}); len(ids) > 0 {
+		if ids := (&garden{t: t, s: s, account: acc.ID + 1}).pages(index.Filter{From: []string{"shop.example"}}, db.Page{}); len(ids) > 0 {
 			t.Errorf("a stranger finds %v", ids)
 		}
 	})
@@ -235,7 +235,7 @@ func TestFindFaults(t *testing.T) {
 	for i := range 11 {
 		many[fmt.Sprint(i)] = "x"
 	}
-	f := index.Filter{Recipient: "a b@c", From: "@", Subject: "- !", Metadata: many, MetadataKeys: []string{strings.Repeat("x", 2000)}, Tags: []string{"a b"}, Thread: "a\nb"}
+	f := index.Filter{Recipients: []string{"a b@c"}, From: []string{"@"}, Subject: "- !", Metadata: many, MetadataKeys: []string{strings.Repeat("x", 2000)}, Tags: []string{"a b"}, Thread: "a\nb"}
 	if got, want := fmt.Sprint(f.Check()), ""; got == want {
 		t.Error("nothing is wrong")
 	}

@@ -90,10 +90,10 @@ func TestFindMany(t *testing.T) {
 			want   []db.ID
 		}{
 			{"all", f{}, every(1, 0, nil)},
-			{"recipient", f{Recipient: user}, every(1000, x, func(i int64) bool { return i*7919%200003 == x*7919%200003 })},
-			{"recipients of a domain", f{Recipient: "d7.example"}, every(1000, 7, nil)},
-			{"sender", f{From: "sender7@shop.example"}, every(50, 7, nil)},
-			{"sender's domain (all)", f{From: "shop.example"}, every(1, 0, nil)},
+			{"recipient", f{Recipients: []string{user}}, every(1000, x, func(i int64) bool { return i*7919%200003 == x*7919%200003 })},
+			{"recipients of a domain", f{Recipients: []string{"d7.example"}}, every(1000, 7, nil)},
+			{"sender", f{From: []string{"sender7@shop.example"}}, every(50, 7, nil)},
+			{"sender's domain (all)", f{From: []string{"shop.example"}}, every(1, 0, nil)},
 			{"a rare word", f{Subject: fmt.Sprint(x)}, only},
 			{"a rare word and three common ones", f{Subject: fmt.Sprint("your order ", x, " was")}, only},
 			{"two common words", f{Subject: "order paid"}, every(4, 1, nil)},
@@ -102,15 +102,15 @@ func TestFindMany(t *testing.T) {
 			{"metadata, common", f{Metadata: map[string]string{"tenant": "t9"}}, every(500, 9, nil)},
 			{"a key of metadata (all)", f{MetadataKeys: []string{"order"}}, every(1, 0, nil)},
 			{"thread", f{Thread: fmt.Sprint("t", x%50000)}, every(50000, x, nil)},
-			{"bounced", f{Status: queue.Bounced}, every(100, 0, nil)},
-			{"deferred", f{Status: queue.Deferred}, every(1000, 1, nil)},
-			{"delivered", f{Status: queue.Delivered}, every(1, 0, func(i int64) bool { return i%100 != 0 && i%1000 != 1 })},
-			{"queued (none)", f{Status: queue.Queued}, nil},
-			{"bounced of one tenant", f{Status: queue.Bounced, Metadata: map[string]string{"tenant": "t400"}}, every(500, 400, func(i int64) bool { return i%100 == 0 })},
+			{"bounced", f{Statuses: []queue.State{queue.Bounced}}, every(100, 0, nil)},
+			{"deferred", f{Statuses: []queue.State{queue.Deferred}}, every(1000, 1, nil)},
+			{"delivered", f{Statuses: []queue.State{queue.Delivered}}, every(1, 0, func(i int64) bool { return i%100 != 0 && i%1000 != 1 })},
+			{"queued (none)", f{Statuses: []queue.State{queue.Queued}}, nil},
+			{"bounced of one tenant", f{Statuses: []queue.State{queue.Bounced}, Metadata: map[string]string{"tenant": "t400"}}, every(500, 400, func(i int64) bool { return i%100 == 0 })},
 			{"an hour in the middle", f{Since: at(x), Until: at(x).Add(time.Hour)}, every(1, 0, func(i int64) bool { return i >= x && at(i).Before(at(x).Add(time.Hour)) })},
-			{"a domain's in the older half", f{Recipient: "d7.example", Until: at(x)}, every(1000, 7, func(i int64) bool { return i < x })},
-			{"one sending domain (all)", f{Domain: 7}, every(1, 0, nil)},
-			{"another (none)", f{Domain: 8}, nil},
+			{"a domain's in the older half", f{Recipients: []string{"d7.example"}, Until: at(x)}, every(1000, 7, func(i int64) bool { return i < x })},
+			{"one sending domain (all)", f{Domains: []db.ID{7}}, every(1, 0, nil)},
+			{"another (none)", f{Domains: []db.ID{8}}, nil},
 		} {
 			for _, back := range []bool{false, true} {
 				page := db.Page{Limit: 50}

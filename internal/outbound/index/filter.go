@@ -18,17 +18,18 @@ import (
 	"github.com/mailstead/mailstead/internal/thread"
 )
 
-// Filter selects sent messages. Zero fields don't restrict the result.
+// Filter selects sent messages. Zero fields don't restrict the result. Of a list, a message must
+// match one value.
 type Filter struct {
-	Domain       db.ID             // sending domain
-	Mailbox      db.ID             // mailbox that submitted the message
-	Recipient    string            // an address, or a domain
-	From         string            // an address, or a domain
+	Domains      []db.ID           // sending domains
+	Mailboxes    []db.ID           // mailboxes that submitted the message
+	Recipients   []string          // addresses, or domains
+	From         []string          // addresses, or domains
 	Subject      string            // words that the subject must contain, in any order
-	Status       queue.State       // status of the message as a whole
+	Statuses     []queue.State     // status of the message as a whole
 	Metadata     map[string]string // metadata members with these values
 	MetadataKeys []string          // metadata members with any value
-	Tags         []string          // any of these tags
+	Tags         []string
 	Thread       string
 	Since        time.Time // created at this time or later
 	Until        time.Time // created before this time
@@ -54,8 +55,8 @@ const (
 // compiledFilter is a validated filter with its search terms.
 type compiledFilter struct {
 	Filter
-	terms    []string // terms that a message must have
-	tagTerms []string // terms of which a message must have one; nil for none
+	terms  []string   // terms that a message must have
+	groups [][]string // groups of terms; a message must have one term of each
 }
 
 // compile validates a filter. The error is a fault.Invalid with all faults.
@@ -68,8 +69,8 @@ func (f Filter) compile() (*compiledFilter, error) {
 		}
 		return len(text) > maxFilterText
 	}
-	w.addAddressTerm(&bad, "recipient", f.Recipient, termRecipient, termRecipientDomain)
-	w.addAddressTerm(&bad, "from", f.From, termSender, termSenderDomain)
+	w.addAddressTerms(&bad, "recipient", f.Recipients, termRecipient, termRecipientDomain)
+	w.addAddressTerms(&bad, "from", f.From, termSender, termSenderDomain)
 	if f.Subject != "" && !long("subject", f.Subject) {
 		found := splitWords(f.Subject)
 		if len(found) == 0 {
@@ -79,9 +80,11 @@ func (f Filter) compile() (*compiledFilter, error) {
 			w.terms = append(w.terms, termSubjectWord+word)
 		}
 	}
-	if f.Mailbox != 0 {
-		w.terms = append(w.terms, termMailbox+f.Mailbox.String())
+	var submitters []string
+	for _, id := range f.Mailboxes {
+		submitters = append(submitters, termMailbox+id.String())
 	}
+	w.addGroup(submitters)
 	if len(f.Metadata)+len(f.MetadataKeys) > maxFilters {
 		bad.Add("metadata", "too_many", "Give %d members of the metadata at most.", maxFilters)
 	}
@@ -107,8 +110,17 @@ func (w *compiledFilter) addTagTerms(bad *fault.FieldErrors, tags []string) {
 		bad.Add("tag", err.Code, "%s", err.Message)
 		return
 	}
+	var terms []string
 	for _, t := range tags {
-		w.tagTerms = append(w.tagTerms, termTag+t)
+		terms = append(terms, termTag+t)
+	}
+	w.addGroup(terms)
+}
+
+// addGroup adds terms of which a message must have one, if there are any.
+func (w *compiledFilter) addGroup(terms []string) {
+	if len(terms) > 0 {
+		w.groups = append(w.groups, terms)
 	}
 }
 
@@ -118,43 +130,45 @@ func (f Filter) Check() error {
 	return err
 }
 
-// addAddressTerm adds the term for an address, or for a domain with or without a leading @.
-func (w *compiledFilter) addAddressTerm(bad *fault.FieldErrors, field, text, kind, domainKind string) {
-	if text == "" {
-		return
-	}
-	if at := strings.LastIndexByte(text, '@'); at <= 0 {
-		if name, err := address.ParseMailDomain(text[at+1:]); err == nil {
-			w.terms = append(w.terms, domainKind+name)
-			return
+// addAddressTerms adds the terms for addresses, or for domains with or without a leading @.
+func (w *compiledFilter) addAddressTerms(bad *fault.FieldErrors, field string, texts []string, kind, domainKind string) {
+	var terms []string
+	for _, text := range texts {
+		if at := strings.LastIndexByte(text, '@'); at <= 0 {
+			if name, err := address.ParseMailDomain(text[at+1:]); err == nil {
+				terms = append(terms, domainKind+name)
+				continue
+			}
+		} else if a, err := address.Parse(text); err == nil {
+			terms = append(terms, kind+a.Key())
+			continue
 		}
-	} else if a, err := address.Parse(text); err == nil {
-		w.terms = append(w.terms, kind+a.Key())
+		bad.Add(field, "invalid_address", "This must be an address such as you@example.com, or a domain such as example.com.")
 		return
 	}
-	bad.Add(field, "invalid_address", "This must be an address such as you@example.com, or a domain such as example.com.")
+	w.addGroup(terms)
 }
 
 // matchesFields reports whether a message matches the criteria that don't need its deliveries.
 func (w *compiledFilter) matchesFields(m Message) bool {
-	if w.Redacted && m.Forwarded && w.From+w.Subject != "" {
+	if w.Redacted && m.Forwarded && (len(w.From) > 0 || w.Subject != "") {
 		return false
 	}
-	return (w.Domain == 0 || m.Domain == w.Domain) && (w.Mailbox == 0 || m.Mailbox == w.Mailbox) && (w.Thread == "" || m.ThreadID == w.Thread) &&
+	return (len(w.Domains) == 0 || slices.Contains(w.Domains, m.Domain)) && (len(w.Mailboxes) == 0 || slices.Contains(w.Mailboxes, m.Mailbox)) && (w.Thread == "" || m.ThreadID == w.Thread) &&
 		(w.Since.IsZero() || !m.CreatedAt.Before(w.Since)) && (w.Until.IsZero() || m.CreatedAt.Before(w.Until))
 }
 
 // matchesDeliveries reports whether a message with its deliveries matches the status and all terms.
 func (w *compiledFilter) matchesDeliveries(m Message) bool {
-	if w.Status != "" && m.Status != w.Status {
+	if len(w.Statuses) > 0 && !slices.Contains(w.Statuses, m.Status) {
 		return false
 	}
-	if len(w.terms)+len(w.tagTerms) == 0 {
+	if len(w.terms)+len(w.groups) == 0 {
 		return true
 	}
 	has := messageTerms(m)
 	return !slices.ContainsFunc(w.terms, func(t string) bool { return !has[t] }) &&
-		(len(w.tagTerms) == 0 || slices.ContainsFunc(w.tagTerms, func(t string) bool { return has[t] }))
+		!slices.ContainsFunc(w.groups, func(group []string) bool { return !slices.ContainsFunc(group, func(t string) bool { return has[t] }) })
 }
 
 // Result is a page of matching messages, newest first.

@@ -96,36 +96,67 @@ func (x *search) currentSources(ctx context.Context) (sources []idSource, err er
 	if x.Thread != "" {
 		sources = append(sources, x.querySource(olderInThreadQuery, newerInThreadQuery, x.Thread))
 	}
-	if x.Status.Indexed() {
-		sources = append(sources, func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
-			return x.index.Queue.MessagesInState(ctx, x.account, x.Status, lo, hi, x.ascending, limit)
-		})
+	var inState []idSource
+	for _, status := range x.Statuses {
+		s, err := x.statusSource(ctx, status)
+		if err != nil {
+			return nil, err
+		}
+		if s == nil { // the other states alone would not find its messages
+			return sources, nil
+		}
+		inState = append(inState, s)
 	}
-	if x.Status == queue.Queued || x.Status == queue.Sending {
-		open, few, err := x.index.Queue.QueuedOrSendingMessages(ctx, x.account, x.Status)
+	if len(inState) > 0 {
+		sources = append(sources, x.unionSource(inState))
+	}
+	return sources, nil
+}
+
+// statusSource returns the source of the messages with a status, nil if there is none.
+func (x *search) statusSource(ctx context.Context, status queue.State) (idSource, error) {
+	if status.Indexed() {
+		return func(ctx context.Context, lo, hi db.ID, limit int) ([]db.ID, error) {
+			return x.index.Queue.MessagesInState(ctx, x.account, status, lo, hi, x.ascending, limit)
+		}, nil
+	}
+	if status == queue.Queued || status == queue.Sending {
+		open, few, err := x.index.Queue.QueuedOrSendingMessages(ctx, x.account, status)
 		if err != nil {
 			return nil, err
 		}
 		if few {
-			sources = append(sources, x.listSource(open))
+			return x.listSource(open), nil
 		}
 	}
-	return sources, nil
+	return nil, nil
 }
 
 func (x *search) termSources() (sources []idSource) {
 	for _, t := range x.terms {
 		sources = append(sources, x.querySource(olderByTermQuery, newerByTermQuery, hashTerm(t)))
 	}
-	if len(x.tagTerms) > 0 {
-		var tagged []idSource
-		for _, t := range x.tagTerms {
-			tagged = append(tagged, x.querySource(olderByTermQuery, newerByTermQuery, hashTerm(t)))
+	hashes := [][]int64{}
+	for _, group := range x.groups {
+		var some []int64
+		for _, t := range group {
+			some = append(some, hashTerm(t))
 		}
-		sources = append(sources, x.unionSource(tagged))
+		hashes = append(hashes, some)
 	}
-	if x.Domain != 0 {
-		sources = append(sources, x.querySource(olderByTermQuery, newerByTermQuery, int64(x.Domain)))
+	if len(x.Domains) > 0 {
+		var some []int64
+		for _, id := range x.Domains {
+			some = append(some, int64(id))
+		}
+		hashes = append(hashes, some)
+	}
+	for _, group := range hashes {
+		var some []idSource
+		for _, h := range group {
+			some = append(some, x.querySource(olderByTermQuery, newerByTermQuery, h))
+		}
+		sources = append(sources, x.unionSource(some))
 	}
 	return sources
 }
