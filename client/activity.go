@@ -12,10 +12,10 @@ import (
 type Activity struct {
 	ID        string        `json:"id"`
 	Actor     ActivityActor `json:"actor"`
-	Action    string        `json:"action"`  // a stable name; "" for an entry of an earlier release
-	Object    string        `json:"object"`  // id of the changed or read object; "" for none
-	Summary   string        `json:"summary"` // a sentence
-	State     string        `json:"state"`   // started, done or failed
+	Action    string        `json:"action"`    // a stable name; "" for an entry of an earlier release
+	ObjectID  string        `json:"object_id"` // id of the changed or read object; "" for none
+	Summary   string        `json:"summary"`   // a sentence
+	Status    string        `json:"status"`    // started, done or failed
 	CreatedAt time.Time     `json:"created_at"`
 }
 

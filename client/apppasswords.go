@@ -26,7 +26,7 @@ type SignIn struct {
 	IP          string    `json:"ip"`       // client address, or its network
 	Result      string    `json:"result"`   // ok, wrong_password, no_verifier, suspended or wrong_protocol
 	AppPassword string    `json:"app_password"`
-	Times       int64     `json:"times"`
+	Count       int64     `json:"count"`
 	FirstAt     time.Time `json:"first_at"`
 	LastAt      time.Time `json:"last_at"`
 }
@@ -38,7 +38,7 @@ type MailboxSession struct {
 	IP          string    `json:"ip"`
 	AppPassword string    `json:"app_password"` // its name; "" for the mailbox's own password
 	Program     string    `json:"program"`      // client's own name; "" if it gives none
-	Since       time.Time `json:"since"`
+	StartedAt   time.Time `json:"started_at"`
 }
 
 // CreateAppPassword creates a password for an application of a mailbox's user. It is valid for the

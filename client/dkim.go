@@ -16,7 +16,7 @@ type DKIMKey struct {
 	ID        string     `json:"id"`
 	Selector  string     `json:"selector"`
 	Algorithm string     `json:"algorithm"` // rsa or ed25519
-	State     string     `json:"state"`     // pending until its record is found, then active; retiring after another replaces it, then retired
+	Status    string     `json:"status"`    // pending until its record is found, then active; retiring after another replaces it, then retired
 	Origin    string     `json:"origin"`    // service or own
 	Record    Record     `json:"record"`    // publish it; remove it once the key is retired
 	CreatedAt time.Time  `json:"created_at"`

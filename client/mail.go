@@ -27,7 +27,7 @@ type HeaderField struct {
 
 // MessageFile is a file in a message.
 type MessageFile struct {
-	N           int    `json:"n"`        // number in the message, from 0
+	Number      int    `json:"number"`   // number in the message, from 0
 	Filename    string `json:"filename"` // without directories; "" if it has none
 	ContentType string `json:"content_type"`
 	Size        int64  `json:"size"`       // bytes, decoded
@@ -97,8 +97,8 @@ type InboundData struct {
 		Address string `json:"address"`
 	} `json:"mailbox"`
 	Envelope     Envelope     `json:"envelope"`
-	Tag          string       `json:"tag"`  // part of the address after the plus
-	Size         int64        `json:"size"` // bytes of the whole message
+	Subaddress   string       `json:"subaddress"` // part of the address after the plus
+	Size         int64        `json:"size"`       // bytes of the whole message
 	CheckResults CheckResults `json:"check_results"`
 	RawURL       string       `json:"raw_url"`
 	MessageSummary
@@ -133,10 +133,10 @@ type MessageFolder struct {
 
 // MailFilter selects messages of a mailbox; the zero value selects all.
 type MailFilter struct {
-	Folder  string    // only in this folder
-	Since   time.Time // only received at or after this time
-	From    string    // only by this author, or by any author in this domain
-	Subject string    // only if the subject contains this
+	Folder        string    // only in this folder
+	ReceivedAfter time.Time // only received at or after this time
+	From          string    // only by this author, or by any author in this domain
+	Subject       string    // only if the subject contains this
 }
 
 func (f MailFilter) query() url.Values {
@@ -144,8 +144,8 @@ func (f MailFilter) query() url.Values {
 	set(q, "folder", f.Folder)
 	set(q, "from", f.From)
 	set(q, "subject", f.Subject)
-	if !f.Since.IsZero() {
-		q.Set("since", f.Since.Format(time.RFC3339Nano))
+	if !f.ReceivedAfter.IsZero() {
+		q.Set("received_after", f.ReceivedAfter.Format(time.RFC3339Nano))
 	}
 	return q
 }

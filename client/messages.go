@@ -41,8 +41,8 @@ type Recipient struct {
 	Held          bool       `json:"held"`          // by an operator of the service, until released
 	SMTPCode      int        `json:"smtp_code"`     // last reply's code; 0 if there was none
 	EnhancedCode  string     `json:"enhanced_code"` // such as 5.1.1 (RFC 3463)
-	Reply         string     `json:"reply"`         // last reply
-	Remote        string     `json:"remote"`        // source of the reply: a host, local, or sandbox
+	Diagnostic    string     `json:"diagnostic"`    // last reply
+	RemoteMTA     string     `json:"remote_mta"`    // source of the reply: a host, local, or sandbox
 	Attempts      int        `json:"attempts"`
 	NextAttemptAt *time.Time `json:"next_attempt_at"` // nil unless it waits
 	UpdatedAt     time.Time  `json:"updated_at"`
@@ -51,17 +51,17 @@ type Recipient struct {
 
 // Attempt is one attempt of a delivery.
 type Attempt struct {
-	Attempt      int       `json:"attempt"` // from 1; 0 for later information: a report, a complaint, an automatic reply (see Stage)
-	At           time.Time `json:"at"`
+	Number       int       `json:"number"` // from 1; 0 for later information: a report, a complaint, an automatic reply (see Stage)
+	StartedAt    time.Time `json:"started_at"`
 	DurationMS   float64   `json:"duration_ms"`
 	Outcome      State     `json:"outcome"`
-	Host         string    `json:"host"`
+	RemoteMTA    string    `json:"remote_mta"`
 	IP           string    `json:"ip"`
 	TLS          string    `json:"tls"`   // version and cipher; "" for none
 	Stage        string    `json:"stage"` // step of the SMTP session that decided the result
 	SMTPCode     int       `json:"smtp_code"`
 	EnhancedCode string    `json:"enhanced_code"`
-	Reply        string    `json:"reply"`
+	Diagnostic   string    `json:"diagnostic"`
 	Transcript   string    `json:"transcript"` // of the SMTP session
 }
 

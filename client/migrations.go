@@ -15,7 +15,7 @@ type Migration struct {
 	MailboxID  string            `json:"mailbox_id"`
 	Source     MigrationSource   `json:"source"`
 	Status     string            `json:"status"`   // queued, running, completed, failed or cancelled
-	Error      string            `json:"error"`    // why it failed or waits, for people
+	Detail     string            `json:"detail"`   // why it failed or waits, for people
 	Retries    int               `json:"retries"`  // consecutive tries without progress
 	RetryAt    *time.Time        `json:"retry_at"` // next try, while it waits
 	Progress   MigrationProgress `json:"progress"`
@@ -67,7 +67,7 @@ type MigrationFolder struct {
 	Name         string `json:"name"`   // at the source
 	Target       string `json:"target"` // local name
 	Status       string `json:"status"` // waiting, done or failed
-	Error        string `json:"error"`  // why it failed
+	Detail       string `json:"detail"` // why it failed
 	Messages     int64  `json:"messages"`
 	MessagesDone int64  `json:"messages_done"`
 	Copied       int64  `json:"copied"`
@@ -79,7 +79,7 @@ type MigrationFolder struct {
 type MigrationFailure struct {
 	Folder string `json:"folder"` // at the source
 	UID    uint32 `json:"uid"`    // at the source; 0 for the whole folder
-	Reason string `json:"reason"`
+	Detail string `json:"detail"`
 }
 
 // MigrationNote says how messages were changed when they were copied.
@@ -87,7 +87,7 @@ type MigrationNote struct {
 	Folder   string `json:"folder"`   // at the source
 	UID      uint32 `json:"uid"`      // first of the messages, at the source
 	Messages int64  `json:"messages"` // number of messages
-	Note     string `json:"note"`
+	Detail   string `json:"detail"`
 }
 
 // NewMigration is a migration to create.

@@ -22,7 +22,7 @@ type QueueHold struct {
 	Kind        string    `json:"kind"`        // destination or account
 	Destination string    `json:"destination"` // "" for an account's
 	AccountID   string    `json:"account_id"`  // "" for a destination's
-	Reason      string    `json:"reason"`      // "" if none was given
+	Detail      string    `json:"detail"`      // "" if none was given
 	CreatedAt   time.Time `json:"created_at"`
 }
 
@@ -40,8 +40,8 @@ type QueueDestination struct {
 	// The last reply that deferred a delivery.
 	SMTPCode     int        `json:"smtp_code"`
 	EnhancedCode string     `json:"enhanced_code"`
-	Reply        string     `json:"reply"`
-	Remote       string     `json:"remote"`
+	Diagnostic   string     `json:"diagnostic"`
+	RemoteMTA    string     `json:"remote_mta"`
 	AnsweredAt   *time.Time `json:"answered_at"` // nil if there was none
 	Hold         *QueueHold `json:"hold"`        // active hold; nil for none
 }
@@ -59,8 +59,8 @@ type QueueDelivery struct {
 	ExpiresAt     time.Time  `json:"expires_at"`
 	SMTPCode      int        `json:"smtp_code"` // of the last reply
 	EnhancedCode  string     `json:"enhanced_code"`
-	Reply         string     `json:"reply"`
-	Remote        string     `json:"remote"`
+	Diagnostic    string     `json:"diagnostic"`
+	RemoteMTA     string     `json:"remote_mta"`
 	From          string     `json:"from"`   // "" if the message is deleted
 	Sender        string     `json:"sender"` // MAIL FROM of a submission; "" for the API
 	Subject       string     `json:"subject"`
@@ -88,7 +88,7 @@ type QueueFilter struct {
 	Message     string        `json:"message,omitempty"`
 	Destination string        `json:"destination,omitempty"`
 	Account     string        `json:"account,omitempty"` // id or e-mail address
-	State       State         `json:"state,omitempty"`   // scheduled, queued, deferred or sending
+	Status      State         `json:"status,omitempty"`  // scheduled, queued, deferred or sending
 	Sender      string        `json:"sender,omitempty"`  // address or domain
 	OlderThan   time.Duration `json:"-"`                 // time since they were accepted, in seconds
 	Held        *bool         `json:"held,omitempty"`    // only held, or only others; nil for both
@@ -99,7 +99,7 @@ func (f QueueFilter) query() url.Values {
 	set(q, "message", f.Message)
 	set(q, "destination", f.Destination)
 	set(q, "account", f.Account)
-	set(q, "state", string(f.State))
+	set(q, "status", string(f.Status))
 	set(q, "sender", f.Sender)
 	if f.OlderThan != 0 {
 		q.Set("older_than", strconv.FormatInt(seconds(f.OlderThan), 10))
@@ -132,7 +132,7 @@ type QueueResult struct {
 	Changed    int    `json:"changed"`    // 0 in a dry run
 	Leased     int    `json:"leased"`     // in progress: changed after the attempt, unless that is final
 	StillHeld  int    `json:"still_held"` // not released because of another hold
-	More       bool   `json:"more"`       // continue with NextCursor
+	HasMore    bool   `json:"has_more"`   // continue with NextCursor
 	NextCursor string `json:"next_cursor"`
 }
 
@@ -199,7 +199,7 @@ func (c *Client) RetryQueue(ctx context.Context, o QueueRequest) (*QueueResult, 
 func (c *Client) HoldQueue(ctx context.Context, o QueueRequest) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/hold", "", struct {
 		queueRequestBody
-		Reason string `json:"reason,omitempty"`
+		Detail string `json:"detail,omitempty"`
 		Once   bool   `json:"once,omitempty"`
 	}{o.requestBody(), o.Reason, o.Once}, true)
 }
@@ -217,7 +217,7 @@ func (c *Client) ReleaseQueue(ctx context.Context, o QueueRequest) (*QueueResult
 func (c *Client) DropQueue(ctx context.Context, o QueueRequest) (*QueueResult, error) {
 	return post[QueueResult](ctx, c, "/operator/queue/drop", "", struct {
 		queueRequestBody
-		Reason string `json:"reason,omitempty"`
+		Detail string `json:"detail,omitempty"`
 		Silent bool   `json:"silent,omitempty"`
 		Wait   int64  `json:"wait,omitempty"`
 	}{o.requestBody(), o.Reason, o.Silent, seconds(o.Wait)}, true)

@@ -37,7 +37,7 @@ type SimulationResult struct {
 	Accepted     bool                 `json:"accepted"` // for at least one recipient
 	SMTPCode     int                  `json:"smtp_code"`
 	EnhancedCode string               `json:"enhanced_code"`
-	Reply        string               `json:"reply"`
+	Diagnostic   string               `json:"diagnostic"`
 	Recipients   []SimulatedRecipient `json:"recipients"`
 }
 
@@ -46,7 +46,7 @@ type SimulatedRecipient struct {
 	Email        string `json:"email"`
 	SMTPCode     int    `json:"smtp_code"`
 	EnhancedCode string `json:"enhanced_code"`
-	Reply        string `json:"reply"`
+	Diagnostic   string `json:"diagnostic"`
 	MailboxID    string `json:"mailbox_id"` // where it was filed; "" if nowhere
 	ID           string `json:"id"`         // id of the message there
 }

@@ -18,19 +18,19 @@ const (
 // StatsQuery selects statistics; the zero value selects all domains and the last 30 days.
 type StatsQuery struct {
 	By       string    // ByDay, the default, or ByHour
-	From     time.Time // zero: 30 days or 24 hours, including the current period
-	To       time.Time // zero: now
+	StartsAt time.Time // zero: 30 days or 24 hours, including the current period
+	EndsAt   time.Time // zero: now
 	DomainID string    // "" for all domains
 	Tag      string    // only messages with this tag; "" for all
 }
 
 // Stats are the statistics of an account, or of one of its domains.
 type Stats struct {
-	By     string        `json:"by"`
-	From   time.Time     `json:"from"` // start of the first period
-	To     time.Time     `json:"to"`   // end of the last period
-	Totals StatsCounts   `json:"totals"`
-	Data   []StatsPeriod `json:"data"` // oldest first, without gaps
+	By       string        `json:"by"`
+	StartsAt time.Time     `json:"starts_at"` // start of the first period
+	EndsAt   time.Time     `json:"ends_at"`   // end of the last period
+	Totals   StatsCounts   `json:"totals"`
+	Data     []StatsPeriod `json:"data"` // oldest first, without gaps
 }
 
 // StatsPeriod is an hour or a day (UTC).
@@ -62,7 +62,7 @@ func (c *Client) GetStats(ctx context.Context, q StatsQuery) (*Stats, error) {
 	set(params, "by", q.By)
 	set(params, "domain_id", q.DomainID)
 	set(params, "tag", q.Tag)
-	for name, at := range map[string]time.Time{"from": q.From, "to": q.To} {
+	for name, at := range map[string]time.Time{"starts_at": q.StartsAt, "ends_at": q.EndsAt} {
 		if !at.IsZero() {
 			params.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}

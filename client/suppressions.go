@@ -25,25 +25,25 @@ const (
 
 // Suppression is an address that the service doesn't send your API mail to.
 type Suppression struct {
-	ID              string    `json:"id"`
-	Address         string    `json:"address"` // lower case
-	Reason          Reason    `json:"reason"`
-	SourceMessageID string    `json:"source_message_id"` // id of the sent message that caused it; "" for none
-	Diagnostic      string    `json:"diagnostic"`        // reply or report of the remote side
-	Simulated       bool      `json:"simulated"`         // bounce or complaint of a simulator address: listed for inspection, stops nothing
-	CreatedAt       time.Time `json:"created_at"`
+	ID         string    `json:"id"`
+	Email      string    `json:"email"` // lower case
+	Reason     Reason    `json:"reason"`
+	Message    string    `json:"message"`    // id of the sent message that caused it; "" for none
+	Diagnostic string    `json:"diagnostic"` // reply or report of the remote side
+	Simulated  bool      `json:"simulated"`  // bounce or complaint of a simulator address: listed for inspection, stops nothing
+	CreatedAt  time.Time `json:"created_at"`
 }
 
 // SuppressionFilter selects entries; the zero value selects all.
 type SuppressionFilter struct {
 	Reasons []Reason // any of these
-	Address string
+	Email   string
 }
 
 func (f SuppressionFilter) query() url.Values {
 	q := url.Values{}
 	setList(q, "reason", f.Reasons)
-	set(q, "address", f.Address)
+	set(q, "email", f.Email)
 	return q
 }
 
@@ -61,8 +61,8 @@ func (c *Client) Suppressions(ctx context.Context, f SuppressionFilter) iter.Seq
 // means Manual.
 func (c *Client) AddSuppression(ctx context.Context, address string, reason Reason) (*Suppression, error) {
 	return post[Suppression](ctx, c, "/suppressions", "", struct {
-		Address string `json:"address"`
-		Reason  Reason `json:"reason,omitempty"`
+		Email  string `json:"email"`
+		Reason Reason `json:"reason,omitempty"`
 	}{address, reason}, true)
 }
 
@@ -70,8 +70,8 @@ func (c *Client) AddSuppression(ctx context.Context, address string, reason Reas
 // same order.
 func (c *Client) AddSuppressions(ctx context.Context, addresses []string, reason Reason) ([]Suppression, error) {
 	b, err := jsonBody(struct {
-		Addresses []string `json:"addresses"`
-		Reason    Reason   `json:"reason,omitempty"`
+		Emails []string `json:"emails"`
+		Reason Reason   `json:"reason,omitempty"`
 	}{addresses, reason})
 	if err != nil {
 		return nil, err

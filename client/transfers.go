@@ -32,7 +32,7 @@ type MailImportResult struct {
 // ImportFailure is a message or folder that could not be imported.
 type ImportFailure struct {
 	Location string `json:"location"` // position in the file
-	Reason   string `json:"reason"`   // for people
+	Detail   string `json:"detail"`   // for people
 }
 
 // ImportMailbox imports an mbox, a message, or a tar of these and of Maildirs, optionally

@@ -63,7 +63,7 @@ type WebhookDelivery struct {
 	Status         string     `json:"status"` // pending, delivered or failed
 	Attempts       int        `json:"attempts"`
 	ResponseStatus int        `json:"response_status"` // HTTP status of the last attempt; 0 without a response
-	Error          string     `json:"error"`           // stable error code of the last attempt
+	Reason         string     `json:"reason"`          // stable error code of the last attempt
 	NextAttemptAt  *time.Time `json:"next_attempt_at"`
 	CreatedAt      time.Time  `json:"created_at"`
 	UpdatedAt      time.Time  `json:"updated_at"`
@@ -84,7 +84,7 @@ type WebhookAttempt struct {
 	RequestHeaders map[string]string `json:"request_headers"`
 	ResponseStatus int               `json:"response_status"` // 0 without a response
 	ResponseBody   string            `json:"response_body"`   // its beginning
-	Error          string            `json:"error"`           // stable code; "" for success
+	Reason         string            `json:"reason"`          // stable code; "" for success
 	Detail         string            `json:"detail"`          // error for people
 	NextAttemptAt  *time.Time        `json:"next_attempt_at"` // as planned at that time
 }
@@ -177,7 +177,7 @@ func (c *Client) RedeliverWebhookDelivery(ctx context.Context, webhook, delivery
 // ReplayWebhook sends the events since a time again, those that match the webhook's current
 // settings; with missing, only those not delivered yet.
 func (c *Client) ReplayWebhook(ctx context.Context, id string, since time.Time, missing bool) (*WebhookReplay, error) {
-	q := url.Values{"since": {since.UTC().Format(time.RFC3339Nano)}}
+	q := url.Values{"created_after": {since.UTC().Format(time.RFC3339Nano)}}
 	if missing {
 		q.Set("missing", "true")
 	}

@@ -150,7 +150,7 @@ func (g *grownService) seed(ctx context.Context) (err error) {
 	if g.webhookID, err = g.create("/webhooks", map[string]any{"url": "https://nowhere.bench-sink.net/", "events": []string{"all"}}); err != nil {
 		return err
 	}
-	if _, err = g.create("/suppressions", map[string]any{"address": "seed@bench-sink.net"}); err != nil {
+	if _, err = g.create("/suppressions", map[string]any{"email": "seed@bench-sink.net"}); err != nil {
 		return err
 	}
 	g.reader = mailbox{"archive@" + g.domainName, "Bench-Growth-Passw0rd!"}

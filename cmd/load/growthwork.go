@@ -35,7 +35,7 @@ func (r *growthRun) lists() error {
 		{"mailboxes-deleted", func(*grownService) string { return "/mailboxes?deleted=true" }, 0},
 		{"limits", func(*grownService) string { return "/limits" }, -1},
 		{"suppressions", func(*grownService) string { return "/suppressions?limit=50" }, -1},
-		{"suppressions-address", func(*grownService) string { return "/suppressions?address=seed@bench-sink.net" }, 1},
+		{"suppressions-address", func(*grownService) string { return "/suppressions?email=seed@bench-sink.net" }, 1},
 		{"suppressions-reason", func(*grownService) string { return "/suppressions?reason=complaint" }, 0},
 		{"sent", func(*grownService) string { return "/outbound/messages?limit=50" }, -1},
 		{"sent-recipient", func(g *grownService) string { return "/outbound/messages?recipient=seed@" + g.domainName }, growthMessages},

@@ -56,7 +56,7 @@ func (c *importCommand) importPath(ctx context.Context, api *client.Client, box,
 	}
 	if done != nil {
 		for _, f := range done.Failures {
-			fmt.Printf("not imported: %s: %s\n", printable(f.Location, 300), f.Reason)
+			fmt.Printf("not imported: %s: %s\n", printable(f.Location, 300), f.Detail)
 		}
 		if more := done.Failed - int64(len(done.Failures)); more > 0 {
 			fmt.Printf("not imported: %d more\n", more)

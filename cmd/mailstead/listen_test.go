@@ -198,7 +198,7 @@ func alike(t *testing.T, s *servertest.Server, at string, forwarded hooked, got 
 	t.Helper()
 	var hook struct{ ID string }
 	s.API("POST", "/webhooks", map[string]any{"url": "http://" + at + "/webhook", "events": []string{"bounce"}}).Decode(t, &hook)
-	s.API("POST", "/webhooks/"+hook.ID+"/replay?since=2026-01-01T00:00:00Z", nil)
+	s.API("POST", "/webhooks/"+hook.ID+"/replay?created_after=2026-01-01T00:00:00Z", nil)
 	for {
 		r := <-got
 		if r.path != "/webhook" {

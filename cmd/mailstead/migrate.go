@@ -129,15 +129,15 @@ func followMigration(ctx context.Context, api *client.Client, id string) error {
 		if f.UID != 0 {
 			what = fmt.Sprintf("%s, message %d", f.Folder, f.UID)
 		}
-		fmt.Printf("not copied: %s: %s\n", what, f.Reason)
+		fmt.Printf("not copied: %s: %s\n", what, f.Detail)
 	}
 	for _, n := range d.Notes {
-		fmt.Printf("note: %s, message %d and %d more: %s\n", n.Folder, n.UID, n.Messages-1, n.Note)
+		fmt.Printf("note: %s, message %d and %d more: %s\n", n.Folder, n.UID, n.Messages-1, n.Detail)
 	}
 	p := last.Progress
 	fmt.Printf("%s: %d copied (%s), %d were there already, %d could not be copied\n", last.Status, p.Copied, bytesize.Format(p.BytesCopied), p.Skipped, p.Failed)
 	if last.Status != "completed" {
-		return fmt.Errorf("the migration was not completed: %s", last.Error)
+		return fmt.Errorf("the migration was not completed: %s", last.Detail)
 	}
 	return nil
 }
@@ -170,9 +170,9 @@ func (d *migrationProgress) update(m *client.Migration) {
 	if p.SecondsLeft != nil {
 		text += fmt.Sprintf(", %v left", time.Duration(*p.SecondsLeft)*time.Second)
 	}
-	trouble := m.Error != d.lastError
-	if d.lastError = m.Error; m.Error != "" {
-		text += ": " + m.Error
+	trouble := m.Detail != d.lastError
+	if d.lastError = m.Detail; m.Detail != "" {
+		text += ": " + m.Detail
 	}
 	if d.bar != nil {
 		d.bar.ChangeMax64(max(1, p.Messages))

@@ -21,9 +21,9 @@ type activityResponse struct {
 	ID        db.ID                 `json:"id" doc:"The entry's id."`
 	Actor     activityActorResponse `json:"actor" doc:"Who did it."`
 	Action    string                `json:"action" doc:"A stable name: the id of an API operation, or a form of the dashboard; empty for an entry of an earlier release." example:"updateMailbox"`
-	Object    string                `json:"object" doc:"The id of what was changed or read; empty for none." example:"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
+	ObjectID  string                `json:"object_id" doc:"The id of what was changed or read; empty for none." example:"0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
 	Summary   string                `json:"summary" doc:"The same in a sentence." example:"Changed the mailbox ann@example.com (forward_to [ann@example.org])."`
-	State     string                `json:"state" enum:"begun,done,failed" doc:"begun: in progress, or the server stopped before it knew the outcome; failed: refused, or ended with an error after it may have changed something."`
+	Status    string                `json:"status" enum:"begun,done,failed" doc:"begun: in progress, or the server stopped before it knew the outcome; failed: refused, or ended with an error after it may have changed something."`
 	CreatedAt time.Time             `json:"created_at" doc:"When it began."`
 }
 
@@ -36,7 +36,7 @@ type activityActorResponse struct {
 
 func newActivityResponse(e audit.Entry) activityResponse {
 	out := activityResponse{
-		ID: e.ID, Actor: activityActorResponse{Type: e.Actor.Kind, Name: e.Actor.Name}, Action: e.Action, Object: e.Object, Summary: e.Description, State: e.State, CreatedAt: utcTime(e.At),
+		ID: e.ID, Actor: activityActorResponse{Type: e.Actor.Kind, Name: e.Actor.Name}, Action: e.Action, ObjectID: e.Object, Summary: e.Description, Status: e.State, CreatedAt: utcTime(e.At),
 	}
 	if e.Actor.ID != 0 {
 		out.Actor.ID = &e.Actor.ID

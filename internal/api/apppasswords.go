@@ -116,12 +116,12 @@ type sessionResponse struct {
 	IP          string    `json:"ip" doc:"The client's network address." example:"192.0.2.7"`
 	AppPassword *string   `json:"app_password" doc:"The name of the app password that was used; null for the mailbox's own."`
 	Program     *string   `json:"program" doc:"What the client calls itself; null if it doesn't say." example:"Thunderbird 140.0"`
-	Since       time.Time `json:"since" doc:"When it signed in."`
+	StartedAt   time.Time `json:"started_at" doc:"When it signed in."`
 }
 
 func newSessionResponse(s mailbox.Session) sessionResponse {
 	return sessionResponse{
-		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, AppPassword: optionalString(s.AppPassword), Program: optionalString(s.Program), Since: utcTime(s.Since),
+		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, AppPassword: optionalString(s.AppPassword), Program: optionalString(s.Program), StartedAt: utcTime(s.Since),
 	}
 }
 
@@ -135,14 +135,14 @@ type signInResponse struct {
 	IP          string    `json:"ip" doc:"The client's network address; of wrong passwords over IPv6 its network (/64)." example:"192.0.2.7"`
 	Result      string    `json:"result" enum:"ok,wrong_password,no_verifier,suspended,wrong_protocol" doc:"suspended: the password was right. wrong_protocol: an app password that was not made for this. no_verifier: the client chose SCRAM-SHA-256, which can be used after a sign-in by PLAIN or LOGIN, or with a new password."`
 	AppPassword *string   `json:"app_password" doc:"The name of the app password that was used; null for the mailbox's own."`
-	Times       int64     `json:"times" doc:"How often." example:"3"`
+	Count       int64     `json:"count" doc:"How often." example:"3"`
 	FirstAt     time.Time `json:"first_at" doc:"When first."`
 	LastAt      time.Time `json:"last_at" doc:"When last; within an hour of the first time."`
 }
 
 func newSignInResponse(s mailbox.SignIn) signInResponse {
 	return signInResponse{
-		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, Result: s.Result, AppPassword: optionalString(s.AppPassword), Times: s.Times,
+		ID: s.ID, Protocol: string(s.Protocol), IP: s.Address, Result: s.Result, AppPassword: optionalString(s.AppPassword), Count: s.Times,
 		FirstAt: utcTime(s.FirstAt), LastAt: utcTime(s.LastAt),
 	}
 }

@@ -96,7 +96,7 @@ func TestActivity(t *testing.T) {
 				t.Fatal(err)
 			}
 			e := page.Data[0]
-			if e.Action != action || e.State != state || e.Object != id || e.Summary != summary || e.Actor != (client.ActivityActor{Type: "api_key", ID: keyID, Name: "test", IP: "127.0.0.1"}) {
+			if e.Action != action || e.Status != state || e.ObjectID != id || e.Summary != summary || e.Actor != (client.ActivityActor{Type: "api_key", ID: keyID, Name: "test", IP: "127.0.0.1"}) {
 				t.Errorf("%s: the activity says %+v", what, e)
 			}
 		}

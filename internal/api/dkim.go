@@ -15,7 +15,7 @@ type dkimKeyResponse struct {
 	ID        db.ID          `json:"id" doc:"The key's id."`
 	Selector  string         `json:"selector" doc:"Where its record stands: SELECTOR._domainkey.DOMAIN." example:"s1"`
 	Algorithm string         `json:"algorithm" enum:"rsa,ed25519" doc:"Its kind."`
-	State     string         `json:"state" enum:"pending,active,retiring,retired" doc:"pending until its record was seen; active while mail is signed with it; retiring while it stays published after another took its place; retired when it was destroyed and its record can be removed."`
+	Status    string         `json:"status" enum:"pending,active,retiring,retired" doc:"pending until its record was seen; active while mail is signed with it; retiring while it stays published after another took its place; retired when it was destroyed and its record can be removed."`
 	Origin    string         `json:"origin" enum:"service,own" doc:"Who made it: the service or you."`
 	Record    recordResponse `json:"record" doc:"The TXT record to publish, or to remove when it is retired."`
 	CreatedAt time.Time      `json:"created_at" doc:"When it was made or added."`
@@ -30,7 +30,7 @@ func newDKIMKeyResponse(k domain.DKIMKey) dkimKeyResponse {
 		origin = "own"
 	}
 	return dkimKeyResponse{
-		ID: k.ID, Selector: k.Selector, Algorithm: k.Algorithm, State: k.State, Origin: origin, Record: newRecordResponse(k.Record),
+		ID: k.ID, Selector: k.Selector, Algorithm: k.Algorithm, Status: k.State, Origin: origin, Record: newRecordResponse(k.Record),
 		CreatedAt: utcTime(k.CreatedAt), ActiveAt: optionalTime(k.ActiveAt), KeepUntil: optionalTime(k.PublishUntil), RetiredAt: optionalTime(k.RetiredAt),
 	}
 }

@@ -25,7 +25,7 @@ func states(t *testing.T, s *servertest.Server, path string) (text string, ids [
 	}
 	for _, k := range into(t, a)["data"].([]any) {
 		k := k.(object)
-		text += fmt.Sprint(k["algorithm"], " ", k["state"], ", ")
+		text += fmt.Sprint(k["algorithm"], " ", k["status"], ", ")
 		ids = append(ids, k["id"].(string))
 	}
 	return strings.TrimSuffix(text, ", "), ids
@@ -46,7 +46,7 @@ func TestDKIM(t *testing.T) {
 		a := s.API("POST", path+"/dkim/rotate", nil)
 		status(t, "rotating", a, 200)
 		made := into(t, a)["data"].([]any)
-		if k := made[0].(object); len(made) != 2 || k["state"] != "pending" || k["origin"] != "service" || k["record"].(object)["note"] == nil || k["active_at"] != nil {
+		if k := made[0].(object); len(made) != 2 || k["status"] != "pending" || k["origin"] != "service" || k["record"].(object)["note"] == nil || k["active_at"] != nil {
 			t.Errorf("made %s", a.Body)
 		}
 		refused(t, "again", s.API("POST", path+"/dkim/rotate", object{}), 409, "key_pending")
@@ -93,7 +93,7 @@ func TestDKIM(t *testing.T) {
 		}
 		a = s.API("POST", path+"/dkim", object{"selector": "Own", "private_key": own})
 		status(t, "bringing a key", a, 201)
-		if k := into(t, a); k["selector"] != "own" || k["origin"] != "own" || k["state"] != "pending" || bytes.Contains(a.Body, []byte(bare)) ||
+		if k := into(t, a); k["selector"] != "own" || k["origin"] != "own" || k["status"] != "pending" || bytes.Contains(a.Body, []byte(bare)) ||
 			k["record"].(object)["name"] != "own._domainkey.demo.test" {
 			t.Errorf("brought %s", a.Body)
 		}

@@ -19,7 +19,7 @@ func TestFiltersWithSeveralValues(t *testing.T) {
 		demo, box := s.Dev.Domain.ID.String(), s.Dev.Mailboxes[0].ID.String()
 		second := into(t, s.API("POST", "/domains", object{"name": "second.test"}))["id"].(string)
 		for n := range 5 {
-			status(t, "a suppression", s.API("POST", "/suppressions", object{"address": fmt.Sprintf("x%d@example.org", n), "reason": []string{"manual", "bounce", "complaint"}[n%3]}), 201)
+			status(t, "a suppression", s.API("POST", "/suppressions", object{"email": fmt.Sprintf("x%d@example.org", n), "reason": []string{"manual", "bounce", "complaint"}[n%3]}), 201)
 			status(t, "a message", s.API("POST", "/outbound/send", mail(object{"to": []string{[]string{"delivered", "bounced", "suppressed"}[n%3] + fmt.Sprintf("+%d@simulator.test", n)}})), 202)
 			status(t, "a mailbox", s.API("POST", "/mailboxes", object{"domain_id": demo, "local_part": fmt.Sprint("m", n), "password": "Aa1!aaaa"}), 201)
 		}

@@ -35,7 +35,7 @@ func TestHostileText(t *testing.T) {
 			{"PUT", "/mailboxes/" + box + "/vacation", object{"text": "x"}, []string{"text", "subject", "starts_at"}},
 			{"POST", "/mailboxes/" + box + "/app-passwords", object{"name": "x"}, []string{"name"}},
 			{"POST", "/aliases", object{"address": "y@demo.test", "targets": []string{box}}, []string{"address"}},
-			{"POST", "/suppressions", object{"address": "y@x.test"}, []string{"address", "reason"}},
+			{"POST", "/suppressions", object{"email": "y@x.test"}, []string{"email", "reason"}},
 			{"POST", "/templates", object{"name": "x", "subject": "x", "html": "x"}, []string{"name", "alias", "subject", "html", "text"}},
 			{"POST", "/outbound/send-template", object{"from_email": "alice@demo.test", "to": []string{"delivered@simulator.test"}, "variables": object{}}, []string{"template_id", "from_email", "thread_id"}},
 			{"POST", "/outbound/send", mail(object{"to": []string{"delivered@simulator.test"}}), []string{"from_email", "from_name", "reply_to", "subject", "text", "html", "thread_id", "in_reply_to"}},

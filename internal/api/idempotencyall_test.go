@@ -157,7 +157,7 @@ func TestEveryPostTakesEffectOnce(t *testing.T) {
 				return onceRequest{path: "/operator/queue/retry", body: object{"all": true}}
 			},
 			"holdQueue": func(n int) onceRequest {
-				return onceRequest{path: "/operator/queue/hold", body: object{"destination": fmt.Sprintf("hold%d.test", n), "reason": "x"}}
+				return onceRequest{path: "/operator/queue/hold", body: object{"destination": fmt.Sprintf("hold%d.test", n), "detail": "x"}}
 			},
 			"releaseQueue": func(n int) onceRequest {
 				to := object{"destination": fmt.Sprintf("release%d.test", n)}
@@ -203,10 +203,10 @@ func TestEveryPostTakesEffectOnce(t *testing.T) {
 				return onceRequest{path: "/outbound/messages/" + id + "/retry"}
 			},
 			"addSuppression": func(n int) onceRequest {
-				return onceRequest{path: "/suppressions", body: object{"address": fmt.Sprintf("s%d@far.example", n)}}
+				return onceRequest{path: "/suppressions", body: object{"email": fmt.Sprintf("s%d@far.example", n)}}
 			},
 			"addSuppressions": func(n int) onceRequest {
-				return onceRequest{path: "/suppressions/batch", body: object{"addresses": []any{fmt.Sprintf("b%d@far.example", n)}}}
+				return onceRequest{path: "/suppressions/batch", body: object{"emails": []any{fmt.Sprintf("b%d@far.example", n)}}}
 			},
 			"importSuppressions": func(n int) onceRequest {
 				return onceRequest{path: "/suppressions/import", media: "text/csv", body: fmt.Sprintf("email\nfile%d@far.example\n", n)}
@@ -228,7 +228,7 @@ func TestEveryPostTakesEffectOnce(t *testing.T) {
 				return onceRequest{path: "/webhooks/" + hook + "/deliveries/" + tested + "/redeliver"}
 			},
 			"replayWebhook": func(int) onceRequest {
-				return onceRequest{path: "/webhooks/" + hook + "/replay?since=" + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}
+				return onceRequest{path: "/webhooks/" + hook + "/replay?created_after=" + time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)}
 			},
 			"rotateWebhookSecret": func(int) onceRequest { return onceRequest{path: "/webhooks/" + hook + "/rotate-secret"} },
 		}

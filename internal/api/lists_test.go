@@ -60,7 +60,7 @@ func fillLists(t *testing.T, s *servertest.Server) map[string]string {
 		newKey(t, s, object{})
 		made("/mailboxes", object{"domain_id": ids["domains"], "local_part": fmt.Sprint("m", n), "password": "Aa1!aaaa"})
 		made("/aliases", object{"address": fmt.Sprintf("a%d@demo.test", n), "targets": []string{s.Dev.Mailboxes[0].Address}})
-		made("/suppressions", object{"address": fmt.Sprintf("x%d@example.org", n)})
+		made("/suppressions", object{"email": fmt.Sprintf("x%d@example.org", n)})
 		made("/mailboxes/"+ids["mailboxes"]+"/app-passwords", object{"name": "x"})
 		ids["webhooks"] = made("/webhooks", object{"url": receiver.URL, "events": []string{"bounce"}})
 		ids["templates"] = made("/templates", object{"name": "x", "subject": "x", "text": "x"})

@@ -50,7 +50,7 @@ func TestSendLost(t *testing.T) {
 			}
 			status(t, "retrying", s.API("POST", "/outbound/messages/"+id+"/retry", nil), 200)
 			m := becomes(t, s, id, "failed", "delivered")
-			if got := m["recipients"].([]any)[0].(object)["reply"]; m["status"] != "failed" || got != "The service has lost the text of this message." {
+			if got := m["recipients"].([]any)[0].(object)["diagnostic"]; m["status"] != "failed" || got != "The service has lost the text of this message." {
 				t.Errorf("%s: %v, the reason: %q", name, m["status"], got)
 			}
 			for _, file := range files {

@@ -59,10 +59,10 @@ type mailboxAttachmentInput struct {
 type listMailboxMessagesInput struct {
 	idParams
 	pageParams
-	Folder  string `query:"folder" doc:"Only what this folder shows. A name below another has a / between them." example:"INBOX"`
-	Since   string `query:"since" format:"date-time" doc:"Only what came to the mailbox at this time or later." example:"2026-01-31T00:00:00Z"`
-	From    string `query:"from" doc:"Only messages by this author, in any case, or by any author of this domain." example:"bob@example.org"`
-	Subject string `query:"subject" doc:"Only messages whose subject contains this, in any case." example:"order"`
+	Folder        string `query:"folder" doc:"Only what this folder shows. A name below another has a / between them." example:"INBOX"`
+	ReceivedAfter string `query:"received_after" format:"date-time" doc:"Only what came to the mailbox at this time or later." example:"2026-01-31T00:00:00Z"`
+	From          string `query:"from" doc:"Only messages by this author, in any case, or by any author of this domain." example:"bob@example.org"`
+	Subject       string `query:"subject" doc:"Only messages whose subject contains this, in any case." example:"order"`
 }
 
 // mailReadScope is the scope for message content. Responses to a key without it leave the content
@@ -121,9 +121,9 @@ func (a *API) listMailboxMessages(ctx context.Context, p account.Principal, in *
 		return none, err
 	}
 	f := search.MessageFilter{Folder: in.Folder, From: in.From, Subject: in.Subject}
-	if in.Since != "" {
-		if f.Since, err = time.Parse(time.RFC3339, in.Since); err != nil {
-			bad.Add("since", "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
+	if in.ReceivedAfter != "" {
+		if f.Since, err = time.Parse(time.RFC3339, in.ReceivedAfter); err != nil {
+			bad.Add("received_after", "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
 		}
 	}
 	if err := mergeFaults(&bad, f.Check()); err != nil {

@@ -64,7 +64,7 @@ type mailImportResponse struct {
 
 type importFailureResponse struct {
 	Location string `json:"location" doc:"Where it stands in the file." example:"Sent.mbox, message 17"`
-	Reason   string `json:"reason" doc:"Why, in words." example:"It is larger than the 50 MB that a message may have."`
+	Detail   string `json:"detail" doc:"Why, in words." example:"It is larger than the 50 MB that a message may have."`
 }
 
 func newMailImportResponse(r mailio.ImportResult) mailImportResponse {

@@ -84,8 +84,8 @@ func TestMailPages(t *testing.T) {
 			}
 		}
 		for query, faults := range map[string][]string{
-			"limit=0": {"limit out_of_range"}, "limit=101": {"limit out_of_range"}, "page=2": {"page unknown_parameter"}, "since=today&after=x&from=a%40&subject=" + strings.Repeat("x", 1001): {
-				"after invalid_cursor", "since invalid_time", "subject too_long", "from invalid_address",
+			"limit=0": {"limit out_of_range"}, "limit=101": {"limit out_of_range"}, "page=2": {"page unknown_parameter"}, "received_after=today&after=x&from=a%40&subject=" + strings.Repeat("x", 1001): {
+				"after invalid_cursor", "received_after invalid_time", "subject too_long", "from invalid_address",
 			},
 			"after=" + all[0] + "&before=" + all[1]: {"before conflicting_cursors"},
 			"from=a&from=b":                         {"from given_twice"},
@@ -93,7 +93,7 @@ func TestMailPages(t *testing.T) {
 		} {
 			refused(t, query[:min(len(query), 80)], s.API("GET", path+query, nil), 422, "validation_failed", faults...)
 		}
-		if got := ids(t, s.API("GET", path+"since=9999-01-01T00:00:00Z", nil)); len(got) > 0 {
+		if got := ids(t, s.API("GET", path+"received_after=9999-01-01T00:00:00Z", nil)); len(got) > 0 {
 			t.Errorf("in the far future there is %v", got)
 		}
 	})

@@ -68,7 +68,7 @@ type MigrationResponse struct {
 	MailboxID  db.ID             `json:"mailbox_id" doc:"The mailbox that is copied to."`
 	Source     MigrationSource   `json:"source" doc:"Where from. The password is never shown."`
 	Status     string            `json:"status" enum:"queued,running,completed,failed,cancelled" doc:"running also while it waits to try again."`
-	Error      *string           `json:"error" doc:"Why it failed, or why it waits, in words; null for nothing." example:"The source is busy."`
+	Detail     *string           `json:"detail" doc:"Why it failed, or why it waits, in words; null for nothing." example:"The source is busy."`
 	Retries    int               `json:"retries" doc:"How many tries in a row brought nothing; 20 are made." example:"0"`
 	RetryAt    *time.Time        `json:"retry_at" doc:"When the source is tried again; null while it is not waited for."`
 	Progress   MigrationProgress `json:"progress" doc:"How far it is."`
@@ -83,7 +83,7 @@ type MigrationFolder struct {
 	Name         string  `json:"name" doc:"The folder at the source." example:"INBOX.Sent Items"`
 	Target       string  `json:"target" doc:"The folder here." example:"Sent"`
 	Status       string  `json:"status" enum:"waiting,done,failed" doc:"waiting also while it is copied."`
-	Error        *string `json:"error" doc:"Why it failed; null for nothing." example:"The source refuses it."`
+	Detail       *string `json:"detail" doc:"Why it failed; null for nothing." example:"The source refuses it."`
 	Messages     int64   `json:"messages" doc:"How many messages there were at the beginning." example:"1200"`
 	MessagesDone int64   `json:"messages_done" doc:"How many were looked at." example:"1200"`
 	Copied       int64   `json:"copied" doc:"How many were copied." example:"1200"`
@@ -95,7 +95,7 @@ type MigrationFolder struct {
 type MigrationFailure struct {
 	Folder string  `json:"folder" doc:"The folder at the source." example:"INBOX"`
 	UID    *uint32 `json:"uid" doc:"The message's UID there; null for the folder as a whole." example:"4711"`
-	Reason string  `json:"reason" doc:"Why, in words." example:"The message is larger than 50 MB."`
+	Detail string  `json:"detail" doc:"Why, in words." example:"The message is larger than 50 MB."`
 }
 
 // MigrationNote describes how copied messages differ from the source.
@@ -103,7 +103,7 @@ type MigrationNote struct {
 	Folder   string `json:"folder" doc:"The folder at the source." example:"INBOX"`
 	UID      uint32 `json:"uid" doc:"The UID of the first of these messages at the source." example:"4711"`
 	Messages int64  `json:"messages" doc:"How many messages of the folder it is said of." example:"12"`
-	Note     string `json:"note" doc:"What is different here, in words." example:"The keyword [Work] is left out: it has characters that no keyword can have, or is too long."`
+	Detail   string `json:"detail" doc:"What is different here, in words." example:"The keyword [Work] is left out: it has characters that no keyword can have, or is too long."`
 }
 
 // MigrationDetailResponse is a migration with all details.
@@ -117,7 +117,7 @@ type MigrationDetailResponse struct {
 func newMigrationResponse(g migration.Migration) MigrationResponse {
 	p := g.Progress
 	out := MigrationResponse{
-		ID: g.ID, MailboxID: g.Mailbox, Status: g.State, Error: optionalString(g.Error), Retries: g.Retries, RetryAt: optionalTime(g.RetryAt),
+		ID: g.ID, MailboxID: g.Mailbox, Status: g.State, Detail: optionalString(g.Error), Retries: g.Retries, RetryAt: optionalTime(g.RetryAt),
 		Source: MigrationSource{
 			Host: g.Source.Host, Port: g.Source.Port, TLS: g.Source.TLS, Username: g.Source.Username, InsecureSkipVerify: g.Source.Insecure,
 			Folders: append([]string{}, g.Source.Folders...),
@@ -265,7 +265,7 @@ func (a *API) getMigration(ctx context.Context, p account.Principal, in *idParam
 		out.Folders = append(out.Folders, MigrationFolder{f.Name, f.Target, f.State, optionalString(f.Error), f.Messages, f.Done, f.Copied, f.Skipped, f.Failed})
 	}
 	for _, f := range failures {
-		shown := MigrationFailure{Folder: f.Folder, Reason: f.Reason}
+		shown := MigrationFailure{Folder: f.Folder, Detail: f.Reason}
 		if f.UID != 0 {
 			shown.UID = &f.UID
 		}

@@ -48,13 +48,13 @@ type QueueHoldResponse struct {
 	Kind        string    `json:"kind" enum:"destination,account" doc:"What is held." example:"destination"`
 	Destination *string   `json:"destination" doc:"The domain whose mail is held; null for an account's." example:"example.net"`
 	AccountID   *db.ID    `json:"account_id" doc:"The account whose mail is held; null for a destination's."`
-	Reason      *string   `json:"reason" doc:"Why, in the operator's words; null if none was given." example:"they asked us to wait"`
+	Detail      *string   `json:"detail" doc:"Why, in the operator's words; null if none was given." example:"they asked us to wait"`
 	CreatedAt   time.Time `json:"created_at" doc:"Since when."`
 }
 
 // NewQueueHoldResponse returns the JSON form.
 func NewQueueHoldResponse(h queue.Hold) QueueHoldResponse {
-	out := QueueHoldResponse{ID: h.ID, Kind: string(h.Kind), Reason: optionalString(h.Reason), CreatedAt: utcTime(h.CreatedAt)}
+	out := QueueHoldResponse{ID: h.ID, Kind: string(h.Kind), Detail: optionalString(h.Reason), CreatedAt: utcTime(h.CreatedAt)}
 	if account, ok := h.Account(); ok {
 		out.AccountID = &account
 	} else {
@@ -89,8 +89,8 @@ type QueueDestinationResponse struct {
 	AllDeferred   bool               `json:"all_deferred" doc:"Whether all that waits was tried or put off, and waits for a later time."`
 	SMTPCode      apijson.NullInt    `json:"smtp_code" doc:"Of the last answer that made something wait." example:"451"`
 	EnhancedCode  apijson.NullString `json:"enhanced_code" doc:"Of that answer (RFC 3463)." example:"4.7.1"`
-	Reply         apijson.NullString `json:"reply" doc:"That answer, or what the trouble was." example:"try again later"`
-	Remote        apijson.NullString `json:"remote" doc:"Who gave it." example:"mx.example.net"`
+	Diagnostic    apijson.NullString `json:"diagnostic" doc:"That answer, or what the trouble was." example:"try again later"`
+	RemoteMTA     apijson.NullString `json:"remote_mta" doc:"Who gave it." example:"mx.example.net"`
 	AnsweredAt    *time.Time         `json:"answered_at" doc:"When that was; null if there was none."`
 	Hold          *QueueHoldResponse `json:"hold" doc:"The active hold on the destination; null for none."`
 }
@@ -100,7 +100,7 @@ func NewQueueDestinationResponse(d admin.DestinationStatus) QueueDestinationResp
 	out := QueueDestinationResponse{
 		Destination: d.Destination, Waiting: d.Waiting, MoreWaiting: d.MoreWaiting, Held: d.Held, MoreHeld: d.MoreHeld, Leased: d.Leased,
 		OldestAt: optionalTime(d.OldestAt), NextAttemptAt: optionalTime(d.NextAttemptAt), AllDeferred: d.Deferred,
-		SMTPCode: apijson.NullInt(d.Code), EnhancedCode: apijson.NullString(d.Enhanced), Reply: apijson.NullString(d.Reply), Remote: apijson.NullString(d.Remote), AnsweredAt: optionalTime(d.RepliedAt),
+		SMTPCode: apijson.NullInt(d.Code), EnhancedCode: apijson.NullString(d.Enhanced), Diagnostic: apijson.NullString(d.Reply), RemoteMTA: apijson.NullString(d.Remote), AnsweredAt: optionalTime(d.RepliedAt),
 	}
 	if d.Hold != nil {
 		hold := NewQueueHoldResponse(*d.Hold)
@@ -151,8 +151,8 @@ type QueueDeliveryResponse struct {
 	ExpiresAt     time.Time          `json:"expires_at" doc:"Until when it is tried; the time that it is held is added when it is released."`
 	SMTPCode      apijson.NullInt    `json:"smtp_code" doc:"Of the last answer." example:"451"`
 	EnhancedCode  apijson.NullString `json:"enhanced_code" doc:"Of the last answer (RFC 3463)." example:"4.7.1"`
-	Reply         apijson.NullString `json:"reply" doc:"The last answer, or what the trouble was." example:"try again later"`
-	Remote        apijson.NullString `json:"remote" doc:"Who gave it." example:"mx.example.net"`
+	Diagnostic    apijson.NullString `json:"diagnostic" doc:"The last answer, or what the trouble was." example:"try again later"`
+	RemoteMTA     apijson.NullString `json:"remote_mta" doc:"Who gave it." example:"mx.example.net"`
 	From          string             `json:"from" doc:"The sender in the message's header; empty if the message is gone." example:"you@example.com"`
 	Sender        *string            `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
 	Subject       string             `json:"subject" doc:"The subject line." example:"Your order"`
@@ -165,7 +165,7 @@ type QueueDeliveryResponse struct {
 func NewQueueDeliveryResponse(e admin.Entry) QueueDeliveryResponse {
 	out := QueueDeliveryResponse{
 		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
-		Attempts: e.Attempts, ExpiresAt: utcTime(e.ExpiresAt), SMTPCode: apijson.NullInt(e.Code), EnhancedCode: apijson.NullString(e.Enhanced), Reply: apijson.NullString(e.Reply), Remote: apijson.NullString(e.Remote),
+		Attempts: e.Attempts, ExpiresAt: utcTime(e.ExpiresAt), SMTPCode: apijson.NullInt(e.Code), EnhancedCode: apijson.NullString(e.Enhanced), Diagnostic: apijson.NullString(e.Reply), RemoteMTA: apijson.NullString(e.Remote),
 		From: e.View.From, Sender: optionalString(e.View.Sender), Subject: e.View.Subject, MessageID: e.View.MessageID, Size: int(e.View.Size),
 		CreatedAt: utcTime(e.AcceptedAt),
 	}
@@ -186,7 +186,7 @@ type listQueueDeliveriesInput struct {
 	Message     string `query:"message" format:"uuid" doc:"Only those of this message."`
 	Destination string `query:"destination" doc:"Only those to this domain." example:"example.net"`
 	Account     string `query:"account" doc:"Only those of this account: its id, or its e-mail address." example:"you@example.com"`
-	State       string `query:"state" enum:"scheduled,queued,deferred,sending" doc:"Only those in this state."`
+	Status      string `query:"status" enum:"scheduled,queued,deferred,sending" doc:"Only those in this state."`
 	Sender      string `query:"sender" doc:"Only those from this address, or from any of this domain; in From or MAIL FROM." example:"you@example.com"`
 	OlderThan   int    `query:"older_than" minimum:"0" maximum:"315360000" doc:"Only those that were accepted so many seconds ago at least." example:"14400"`
 	Held        string `query:"held" enum:"true,false" doc:"Only those that are held, or those that are not."`
@@ -194,7 +194,7 @@ type listQueueDeliveriesInput struct {
 
 func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *listQueueDeliveriesInput) (queueDeliveriesResponse, error) {
 	var bad fault.FieldErrors
-	c := QueueSelection{Message: in.Message, Destination: in.Destination, Account: in.Account, State: in.State, Sender: in.Sender, OlderThan: in.OlderThan}
+	c := QueueSelection{Message: in.Message, Destination: in.Destination, Account: in.Account, Status: in.Status, Sender: in.Sender, OlderThan: in.OlderThan}
 	switch in.Held {
 	case "":
 	case "true", "false":
@@ -220,7 +220,7 @@ func (a *API) listQueueDeliveries(ctx context.Context, _ account.Principal, in *
 
 // queueFilter converts a selection to a filter and adds its faults to bad.
 func (a *API) queueFilter(ctx context.Context, bad *fault.FieldErrors, c QueueSelection) (f admin.Filter, err error) {
-	f = admin.Filter{Destination: c.Destination, State: queue.State(c.State), Sender: c.Sender, OlderThan: time.Duration(c.OlderThan) * time.Second, Held: c.Held}
+	f = admin.Filter{Destination: c.Destination, State: queue.State(c.Status), Sender: c.Sender, OlderThan: time.Duration(c.OlderThan) * time.Second, Held: c.Held}
 	if c.OlderThan > 10*365*24*3600 {
 		f.OlderThan = -1 // an invalid value for any filter
 	}

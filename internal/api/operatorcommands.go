@@ -43,7 +43,7 @@ type QueueSelection struct {
 	Message     string `json:"message,omitempty" format:"uuid" doc:"Those of this message."`
 	Destination string `json:"destination,omitempty" doc:"Those to this domain." example:"example.net"`
 	Account     string `json:"account,omitempty" doc:"Those of this account: its id, or its e-mail address." example:"you@example.com"`
-	State       string `json:"state,omitempty" enum:"scheduled,queued,deferred,sending" doc:"Those in this state."`
+	Status      string `json:"status,omitempty" enum:"scheduled,queued,deferred,sending" doc:"Those in this state."`
 	Sender      string `json:"sender,omitempty" doc:"Those from this address, or from any of this domain; in From or MAIL FROM." example:"you@example.com"`
 	OlderThan   int    `json:"older_than,omitempty" minimum:"0" maximum:"315360000" doc:"Those that were accepted so many seconds ago at least." example:"14400"`
 	Held        *bool  `json:"held,omitempty" doc:"Those that are held, or those that are not."`
@@ -56,7 +56,7 @@ type retryQueueRequest struct{ QueueSelection }
 
 type holdQueueRequest struct {
 	QueueSelection
-	Reason string `json:"reason,omitempty" doc:"Why, for those who look at the queue; at most 500 bytes." example:"they asked us to wait"`
+	Detail string `json:"detail,omitempty" doc:"Why, for those who look at the queue; at most 500 bytes." example:"they asked us to wait"`
 	Once   bool   `json:"once,omitempty" doc:"Hold only what is there."`
 }
 
@@ -67,7 +67,7 @@ type releaseQueueRequest struct {
 
 type dropQueueRequest struct {
 	QueueSelection
-	Reason string `json:"reason,omitempty" doc:"Why, for the accounts and senders; at most 500 bytes." example:"the domain has ceased to exist"`
+	Detail string `json:"detail,omitempty" doc:"Why, for the accounts and senders; at most 500 bytes." example:"the domain has ceased to exist"`
 	Silent bool   `json:"silent,omitempty" doc:"Send the senders of submissions no report."`
 	Wait   int    `json:"wait,omitempty" minimum:"0" maximum:"30" doc:"For how many seconds to wait for attempts in progress." example:"10"`
 }
@@ -77,7 +77,7 @@ type queueCommandResponse struct {
 	Changed    int     `json:"changed" doc:"Deliveries with which it was done; none in a dry run." example:"1195"`
 	Leased     int     `json:"leased" doc:"Deliveries that nodes are attempting: they change after the attempt, unless that is final. A later part may count them again." example:"5"`
 	StillHeld  int     `json:"still_held" doc:"Deliveries that were not released, since another active hold is on them." example:"0"`
-	More       bool    `json:"more" doc:"Whether the order goes on."`
+	HasMore    bool    `json:"has_more" doc:"Whether the order goes on."`
 	NextCursor *string `json:"next_cursor" doc:"Give it as after, with the same order, to go on; null at the end."`
 }
 
@@ -86,7 +86,7 @@ func (a *API) retryQueue(ctx context.Context, p account.Principal, in *struct{ B
 }
 
 func (a *API) holdQueue(ctx context.Context, p account.Principal, in *struct{ Body holdQueueRequest }) (queueCommandResponse, error) {
-	return a.runQueueCommand(ctx, p, "hold", in.Body.QueueSelection, admin.Command{Reason: in.Body.Reason, ExistingOnly: in.Body.Once}, a.QueueAdmin.Hold)
+	return a.runQueueCommand(ctx, p, "hold", in.Body.QueueSelection, admin.Command{Reason: in.Body.Detail, ExistingOnly: in.Body.Once}, a.QueueAdmin.Hold)
 }
 
 func (a *API) releaseQueue(ctx context.Context, p account.Principal, in *struct{ Body releaseQueueRequest }) (queueCommandResponse, error) {
@@ -94,7 +94,7 @@ func (a *API) releaseQueue(ctx context.Context, p account.Principal, in *struct{
 }
 
 func (a *API) dropQueue(ctx context.Context, p account.Principal, in *struct{ Body dropQueueRequest }) (queueCommandResponse, error) {
-	or := admin.Command{Reason: in.Body.Reason, Silent: in.Body.Silent, Wait: time.Duration(in.Body.Wait) * time.Second}
+	or := admin.Command{Reason: in.Body.Detail, Silent: in.Body.Silent, Wait: time.Duration(in.Body.Wait) * time.Second}
 	if in.Body.Wait < 0 || in.Body.Wait > maxDropWaitSeconds {
 		or.Wait = -1
 	}
@@ -128,6 +128,6 @@ func (a *API) runQueueCommand(ctx context.Context, p account.Principal, verb str
 			"account", or.Account, "all", or.All, "matched", res.Matched, "changed", res.Changed, "leased", res.Leased, "error", err)
 	}
 	return queueCommandResponse{
-		Matched: res.Matched, Changed: res.Changed, Leased: res.Leased, StillHeld: res.StillHeld, More: res.Next != "", NextCursor: optionalString(res.Next),
+		Matched: res.Matched, Changed: res.Changed, Leased: res.Leased, StillHeld: res.StillHeld, HasMore: res.Next != "", NextCursor: optionalString(res.Next),
 	}, err
 }

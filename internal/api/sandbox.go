@@ -71,7 +71,7 @@ type simulationResponse struct {
 	Accepted     bool                 `json:"accepted" doc:"Whether the message was accepted for any recipient."`
 	SMTPCode     int                  `json:"smtp_code" doc:"What SMTP would have answered to the message." example:"250"`
 	EnhancedCode string               `json:"enhanced_code" doc:"Likewise (RFC 3463)." example:"2.0.0"`
-	Reply        string               `json:"reply" doc:"Likewise, in words." example:"Accepted as 0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
+	Diagnostic   string               `json:"diagnostic" doc:"Likewise, in words." example:"Accepted as 0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21"`
 	Recipients   []simulatedRecipient `json:"recipients" doc:"What SMTP would have answered to each recipient."`
 }
 
@@ -79,7 +79,7 @@ type simulatedRecipient struct {
 	Email        string `json:"email" doc:"The recipient." example:"you@example.com"`
 	SMTPCode     int    `json:"smtp_code" doc:"The reply's code." example:"250"`
 	EnhancedCode string `json:"enhanced_code" doc:"Likewise (RFC 3463)." example:"2.1.5"`
-	Reply        string `json:"reply" doc:"The reply in words." example:"Recipient OK"`
+	Diagnostic   string `json:"diagnostic" doc:"The reply in words." example:"Recipient OK"`
 	MailboxID    *db.ID `json:"mailbox_id" doc:"The mailbox in which the message was filed; null for none, as of a report to a return path."`
 	ID           *db.ID `json:"id" doc:"The id of the message there."`
 }
@@ -140,10 +140,10 @@ func (a *API) simulateInbound(w http.ResponseWriter, r *http.Request, p account.
 
 func newSimulationResponse(out inbound.SimulationResult) simulationResponse {
 	answer := simulationResponse{
-		Accepted: out.Code == 250, SMTPCode: out.Code, EnhancedCode: out.Enhanced, Reply: out.Text, Recipients: []simulatedRecipient{},
+		Accepted: out.Code == 250, SMTPCode: out.Code, EnhancedCode: out.Enhanced, Diagnostic: out.Text, Recipients: []simulatedRecipient{},
 	}
 	for _, r := range out.Recipients {
-		one := simulatedRecipient{Email: r.To, SMTPCode: r.Code, EnhancedCode: r.Enhanced, Reply: r.Text}
+		one := simulatedRecipient{Email: r.To, SMTPCode: r.Code, EnhancedCode: r.Enhanced, Diagnostic: r.Text}
 		if r.Mailbox != 0 {
 			one.MailboxID, one.ID = &r.Mailbox, &r.Message
 		}

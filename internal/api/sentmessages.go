@@ -51,8 +51,8 @@ type RecipientResponse struct {
 	Held          bool               `json:"held" doc:"Whether an operator of the service holds it back; it is tried when it is released."`
 	SMTPCode      apijson.NullInt    `json:"smtp_code" doc:"Of the last reply." example:"250"`
 	EnhancedCode  apijson.NullString `json:"enhanced_code" doc:"Of the last reply (RFC 3463)." example:"2.0.0"`
-	Reply         apijson.NullString `json:"reply" doc:"The last reply." example:"OK queued"`
-	Remote        apijson.NullString `json:"remote" doc:"Who gave the reply: a host, local, or sandbox."`
+	Diagnostic    apijson.NullString `json:"diagnostic" doc:"The last reply." example:"OK queued"`
+	RemoteMTA     apijson.NullString `json:"remote_mta" doc:"Who gave the reply: a host, local, or sandbox."`
 	Attempts      int                `json:"attempts" doc:"How often delivery was tried."`
 	NextAttemptAt *time.Time         `json:"next_attempt_at" doc:"When it is tried next, if it waits."`
 	UpdatedAt     time.Time          `json:"updated_at" doc:"When the status last changed."`
@@ -64,17 +64,17 @@ type recipientDetailResponse struct {
 }
 
 type attemptResponse struct {
-	Number       int                `json:"attempt" doc:"1 for the first; 0 for what was told later: another host's report that it still tries (stage delay) or has failed (report), a complaint (complaint), an automatic reply (auto-reply)." example:"1"`
-	At           time.Time          `json:"at" doc:"When it began."`
+	Number       int                `json:"number" doc:"1 for the first; 0 for what was told later: another host's report that it still tries (stage delay) or has failed (report), a complaint (complaint), an automatic reply (auto-reply)." example:"1"`
+	StartedAt    time.Time          `json:"started_at" doc:"When it began."`
 	DurationMS   float64            `json:"duration_ms" doc:"How long it took, in milliseconds." example:"48.2"`
 	Outcome      queue.State        `json:"outcome" doc:"What it came to."`
-	Host         apijson.NullString `json:"host" doc:"The host that was talked to." example:"mx.example.org"`
+	RemoteMTA    apijson.NullString `json:"remote_mta" doc:"The host that was talked to." example:"mx.example.org"`
 	IP           apijson.NullString `json:"ip" doc:"Its address." example:"192.0.2.25"`
 	TLS          apijson.NullString `json:"tls" doc:"The version and cipher of the encryption, if any, and how the host's certificate was verified, if it was." example:"TLS 1.3, TLS_AES_128_GCM_SHA256, verified: DANE"`
 	Stage        apijson.NullString `json:"stage" doc:"Where in the conversation it was decided." example:"data"`
 	SMTPCode     apijson.NullInt    `json:"smtp_code" doc:"Of the reply." example:"250"`
 	EnhancedCode apijson.NullString `json:"enhanced_code" doc:"Of the reply (RFC 3463)." example:"2.0.0"`
-	Reply        apijson.NullString `json:"reply" doc:"The reply that decided." example:"OK queued"`
+	Diagnostic   apijson.NullString `json:"diagnostic" doc:"The reply that decided." example:"OK queued"`
 	Transcript   apijson.NullString `json:"transcript" doc:"The SMTP conversation; of a message with more than 6 MB of them not those of the older attempts."`
 }
 
@@ -126,8 +126,8 @@ func newRecipientResponses(deliveries []queue.DeliveryStatus) []RecipientRespons
 	all := []RecipientResponse{}
 	for _, d := range deliveries {
 		r := RecipientResponse{
-			Email: d.Recipient, Type: d.Kind, Status: d.State, Held: d.Held, SMTPCode: apijson.NullInt(d.Code), EnhancedCode: apijson.NullString(d.Enhanced), Reply: apijson.NullString(d.Reply),
-			Remote: apijson.NullString(d.Remote), Attempts: d.Attempts, UpdatedAt: utcTime(d.UpdatedAt),
+			Email: d.Recipient, Type: d.Kind, Status: d.State, Held: d.Held, SMTPCode: apijson.NullInt(d.Code), EnhancedCode: apijson.NullString(d.Enhanced), Diagnostic: apijson.NullString(d.Reply),
+			RemoteMTA: apijson.NullString(d.Remote), Attempts: d.Attempts, UpdatedAt: utcTime(d.UpdatedAt),
 		}
 		if !d.Held && (d.State == queue.Deferred || d.State == queue.Scheduled) {
 			r.NextAttemptAt = optionalTime(d.DueAt)
@@ -149,10 +149,10 @@ func newRecipientDetailResponses(deliveries []queue.DeliveryStatus, attempts []q
 		}
 		r := &all[t.N]
 		r.Timeline = append(r.Timeline, attemptResponse{
-			Number: t.Number, At: utcTime(t.StartedAt), DurationMS: float64(t.Duration.Microseconds()) / 1000, Outcome: t.Outcome,
-			Host: apijson.NullString(t.Host), IP: apijson.NullString(t.IP), TLS: apijson.NullString(t.TLS), Stage: apijson.NullString(t.Stage),
+			Number: t.Number, StartedAt: utcTime(t.StartedAt), DurationMS: float64(t.Duration.Microseconds()) / 1000, Outcome: t.Outcome,
+			RemoteMTA: apijson.NullString(t.Host), IP: apijson.NullString(t.IP), TLS: apijson.NullString(t.TLS), Stage: apijson.NullString(t.Stage),
 			SMTPCode: apijson.NullInt(t.Code), EnhancedCode: apijson.NullString(t.Enhanced),
-			Reply: apijson.NullString(t.Reply), Transcript: apijson.NullString(t.Transcript),
+			Diagnostic: apijson.NullString(t.Reply), Transcript: apijson.NullString(t.Transcript),
 		})
 	}
 	return all

@@ -130,10 +130,10 @@ func TestSimulator(t *testing.T) {
 				var got []string
 				for _, a := range timeline {
 					a := a.(object)
-					if a["host"] != "simulator" {
+					if a["remote_mta"] != "simulator" {
 						t.Errorf("%s: %v", local, a)
 					}
-					if a["attempt"] == 0.0 {
+					if a["number"] == 0.0 {
 						got = append(got, fmt.Sprint(a["outcome"], " ", a["stage"]))
 						continue
 					}
@@ -149,17 +149,17 @@ func TestSimulator(t *testing.T) {
 		}
 		var list struct {
 			Data []struct {
-				Address, Reason string
-				Simulated       bool
+				Email, Reason string
+				Simulated     bool
 			}
 		}
 		s.API("GET", "/suppressions", nil).Decode(t, &list)
 		var got []string
 		for _, e := range list.Data {
 			if !e.Simulated {
-				t.Errorf("%s is not marked as simulated", e.Address)
+				t.Errorf("%s is not marked as simulated", e.Email)
 			}
-			got = append(got, e.Address+" "+e.Reason)
+			got = append(got, e.Email+" "+e.Reason)
 		}
 		slices.Sort(got)
 		if want := "bounced+label@simulator.test bounce, bounced@simulator.test bounce, " +

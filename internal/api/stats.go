@@ -13,8 +13,8 @@ import (
 )
 
 type getStatsInput struct {
-	From     string `query:"from" format:"date-time" doc:"The first period is the one with this time in it; by default 30 days, or 24 hours, up to the last one." example:"2026-01-01T00:00:00Z"`
-	To       string `query:"to" format:"date-time" doc:"Only periods that begin before this time; by default now, so that the last one is not over yet." example:"2026-02-01T00:00:00Z"`
+	StartsAt string `query:"starts_at" format:"date-time" doc:"The first period is the one with this time in it; by default 30 days, or 24 hours, up to the last one." example:"2026-01-01T00:00:00Z"`
+	EndsAt   string `query:"ends_at" format:"date-time" doc:"Only periods that begin before this time; by default now, so that the last one is not over yet." example:"2026-02-01T00:00:00Z"`
 	By       string `query:"by" enum:"day,hour" default:"day" doc:"How long a period is, in UTC. Hours are kept for 90 days, days for ever; 750 periods can be asked for."`
 	DomainID string `query:"domain_id" format:"uuid" doc:"Only what was sent from this domain, or arrived in its mailboxes."`
 	Tag      string `query:"tag" doc:"Only messages sent with this tag, counted some seconds later. Of each day, the first 1,000 different tags are counted; their days are kept for 750 days." example:"welcome"`
@@ -44,11 +44,11 @@ type statsPeriod struct {
 }
 
 type statsResponse struct {
-	By     string        `json:"by" enum:"day,hour" doc:"How long a period is."`
-	From   time.Time     `json:"from" doc:"When the first period begins."`
-	To     time.Time     `json:"to" doc:"When the last period ends."`
-	Totals StatsCounts   `json:"totals" doc:"All periods together."`
-	Data   []statsPeriod `json:"data" doc:"The periods, oldest first; those in which nothing happened too."`
+	By       string        `json:"by" enum:"day,hour" doc:"How long a period is."`
+	StartsAt time.Time     `json:"starts_at" doc:"When the first period begins."`
+	EndsAt   time.Time     `json:"ends_at" doc:"When the last period ends."`
+	Totals   StatsCounts   `json:"totals" doc:"All periods together."`
+	Data     []statsPeriod `json:"data" doc:"The periods, oldest first; those in which nothing happened too."`
 }
 
 func (a *API) statsRoutes(r *router) {
@@ -83,23 +83,23 @@ func (in *getStatsInput) query(now time.Time, bad *fault.FieldErrors) stat.Query
 		}
 		return err == nil
 	}
-	if to, from := given("to", in.To, &q.To), given("from", in.From, &q.From); !to || !from {
+	if to, from := given("ends_at", in.EndsAt, &q.To), given("starts_at", in.StartsAt, &q.From); !to || !from {
 		return q
 	}
-	if in.From == "" {
+	if in.StartsAt == "" {
 		q.From = q.To.Add(-1).UTC().Truncate(q.Interval).Add(-time.Duration(usual-1) * q.Interval)
 	}
 	switch {
 	case !q.From.Before(q.To):
-		bad.Add("from", "invalid_range", "This must be before to.")
+		bad.Add("starts_at", "invalid_range", "This must be before ends_at.")
 	case q.Start().Year() < 1 || q.To.UTC().Year() >= 9999: // JSON can encode the end of the last period only in these years
-		bad.Add("to", "out_of_range", "Give a time of the years 1 to 9998.")
+		bad.Add("ends_at", "out_of_range", "Give a time of the years 1 to 9998.")
 	case q.PeriodCount() > maxPeriods:
-		bad.Add("from", "too_many_periods", "There are %d periods at most between from and to.", maxPeriods)
+		bad.Add("starts_at", "too_many_periods", "There are %d periods at most between starts_at and ends_at.", maxPeriods)
 	case q.Tag != "" && q.Interval == stat.Day && q.Start().Before(now.Add(-stat.TagRetention).Truncate(stat.Day)):
-		bad.Add("from", "too_old", "The days of a tag are kept for %d days.", int(stat.TagRetention/stat.Day))
+		bad.Add("starts_at", "too_old", "The days of a tag are kept for %d days.", int(stat.TagRetention/stat.Day))
 	case q.Interval == stat.Hour && q.Start().Before(now.Add(-stat.HourlyRetention)):
-		bad.Add("from", "too_old", "Hours are kept for %d days; ask for days.", int(stat.HourlyRetention/stat.Day))
+		bad.Add("starts_at", "too_old", "Hours are kept for %d days; ask for days.", int(stat.HourlyRetention/stat.Day))
 	}
 	return q
 }
@@ -129,7 +129,7 @@ func (a *API) getStats(ctx context.Context, p account.Principal, in *getStatsInp
 		return statsResponse{}, err
 	}
 	out := statsResponse{
-		By: "day", From: q.Start(), To: q.Start().Add(time.Duration(len(periods)) * q.Interval), Totals: newStatsCounts(total),
+		By: "day", StartsAt: q.Start(), EndsAt: q.Start().Add(time.Duration(len(periods)) * q.Interval), Totals: newStatsCounts(total),
 		Data: make([]statsPeriod, len(periods)),
 	}
 	if q.Interval == stat.Hour {

@@ -48,7 +48,7 @@ func TestStats(t *testing.T) {
 		for _, c := range []struct{ key, query, want string }{
 			{s.Dev.APIKey, "?by=hour", all},
 			{s.Dev.APIKey, "?domain_id=" + other, others},
-			{s.Dev.APIKey, "?by=day&from=2025-01-01T00:00:00Z&to=2026-01-01T00:00:00Z", none},
+			{s.Dev.APIKey, "?by=day&starts_at=2025-01-01T00:00:00Z&ends_at=2026-01-01T00:00:00Z", none},
 			{restricted, "", others},
 			{restricted, "?tag=trial", others},
 			{s.Dev.APIKey, "?tag=Trial", none},
@@ -63,32 +63,32 @@ func TestStats(t *testing.T) {
 			}
 		}
 
-		a := into(t, s.API("GET", "/stats?by=hour&from=2025-12-31T22:59:59Z&to="+time.Now().UTC().Format(time.RFC3339), nil))
+		a := into(t, s.API("GET", "/stats?by=hour&starts_at=2025-12-31T22:59:59Z&ends_at="+time.Now().UTC().Format(time.RFC3339), nil))
 		if a["code"] != "validation_failed" {
 			t.Errorf("too long, and too old: %v", a)
 		}
 		from := time.Now().UTC().Add(-50 * time.Hour).Truncate(time.Hour)
-		a = into(t, s.API("GET", "/stats?by=hour&from="+from.Add(10*time.Minute).Format(time.RFC3339)+"&to="+from.Add(2*time.Hour).Format(time.RFC3339), nil))
+		a = into(t, s.API("GET", "/stats?by=hour&starts_at="+from.Add(10*time.Minute).Format(time.RFC3339)+"&ends_at="+from.Add(2*time.Hour).Format(time.RFC3339), nil))
 		data, _ := a["data"].([]any)
-		if len(data) != 2 || data[0].(map[string]any)["period"] != apijson.FormatTime(from) || a["from"] != apijson.FormatTime(from) || a["to"] != apijson.FormatTime(from.Add(2*time.Hour)) || a["by"] != "hour" {
+		if len(data) != 2 || data[0].(map[string]any)["period"] != apijson.FormatTime(from) || a["starts_at"] != apijson.FormatTime(from) || a["ends_at"] != apijson.FormatTime(from.Add(2*time.Hour)) || a["by"] != "hour" {
 			t.Errorf("two hours are %v", a)
 		}
 		to := time.Now().UTC()
-		if days, _ := into(t, s.API("GET", "/stats?to="+to.Format(time.RFC3339Nano), nil))["data"].([]any); len(days) != 30 || days[29].(map[string]any)["period"] != to.Format("2006-01-02")+"T00:00:00.000Z" {
+		if days, _ := into(t, s.API("GET", "/stats?ends_at="+to.Format(time.RFC3339Nano), nil))["data"].([]any); len(days) != 30 || days[29].(map[string]any)["period"] != to.Format("2006-01-02")+"T00:00:00.000Z" {
 			t.Errorf("%d days: %v", len(days), days)
 		}
 
-		refused(t, "an old tag", s.API("GET", "/stats?tag=trial&from=2020-01-01T00:00:00Z&to=2020-02-01T00:00:00Z", nil), 422, "validation_failed", "from too_old")
+		refused(t, "an old tag", s.API("GET", "/stats?tag=trial&starts_at=2020-01-01T00:00:00Z&ends_at=2020-02-01T00:00:00Z", nil), 422, "validation_failed", "starts_at too_old")
 		refused(t, "no tag", s.API("GET", "/stats?tag=a+b", nil), 422, "validation_failed", "tag invalid_tag")
 		refused(t, "an unknown period", s.API("GET", "/stats?by=week", nil), 422, "validation_failed", "by unknown_value")
-		refused(t, "all that is wrong", s.API("GET", "/stats?from=today&to=2026-01-01&domain_id=x", nil), 422, "validation_failed",
-			"to invalid_time", "from invalid_time", "domain_id not_found")
-		refused(t, "nothing between", s.API("GET", "/stats?from=2026-01-02T00:00:00Z&to=2026-01-01T00:00:00Z", nil), 422, "validation_failed", "from invalid_range")
-		refused(t, "too many", s.API("GET", "/stats?from=0001-01-01T00:00:00Z&to=9998-12-31T00:00:00Z", nil), 422, "validation_failed", "from too_many_periods")
-		for _, beyond := range []string{"to=9999-12-31T23:59:59Z", "to=0000-01-01T00:00:00Z", "to=9998-12-31T23:59:59-12:00"} {
-			refused(t, beyond, s.API("GET", "/stats?"+beyond, nil), 422, "validation_failed", "to out_of_range")
+		refused(t, "all that is wrong", s.API("GET", "/stats?starts_at=today&ends_at=2026-01-01&domain_id=x", nil), 422, "validation_failed",
+			"ends_at invalid_time", "starts_at invalid_time", "domain_id not_found")
+		refused(t, "nothing between", s.API("GET", "/stats?starts_at=2026-01-02T00:00:00Z&ends_at=2026-01-01T00:00:00Z", nil), 422, "validation_failed", "starts_at invalid_range")
+		refused(t, "too many", s.API("GET", "/stats?starts_at=0001-01-01T00:00:00Z&ends_at=9998-12-31T00:00:00Z", nil), 422, "validation_failed", "starts_at too_many_periods")
+		for _, beyond := range []string{"ends_at=9999-12-31T23:59:59Z", "ends_at=0000-01-01T00:00:00Z", "ends_at=9998-12-31T23:59:59-12:00"} {
+			refused(t, beyond, s.API("GET", "/stats?"+beyond, nil), 422, "validation_failed", "ends_at out_of_range")
 		}
-		refused(t, "too old", s.API("GET", "/stats?by=hour&from=2025-01-01T00:00:00Z&to=2025-01-02T00:00:00Z", nil), 422, "validation_failed", "from too_old")
+		refused(t, "too old", s.API("GET", "/stats?by=hour&starts_at=2025-01-01T00:00:00Z&ends_at=2025-01-02T00:00:00Z", nil), 422, "validation_failed", "starts_at too_old")
 		refused(t, "another's domain", s.APIWithKey(restricted, "GET", "/stats?domain_id="+s.Dev.Domain.ID.String(), nil), 422, "validation_failed", "domain_id not_found")
 		unscoped := into(t, s.API("POST", "/api-keys", object{"name": "none", "scopes": []string{"events.read"}}))["key"].(string)
 		refused(t, "without the scope", s.APIWithKey(unscoped, "GET", "/stats", nil), 403, "missing_scope")

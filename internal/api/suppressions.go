@@ -35,29 +35,29 @@ func (a *API) suppressionRoutes(r *router) {
 }
 
 type suppressionResponse struct {
-	ID              db.ID     `json:"id" doc:"The entry's id."`
-	Address         string    `json:"address" doc:"The address, in lower case." example:"bob@example.org"`
-	Reason          string    `json:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Why. unsubscribe stops only mail that offers to unsubscribe, the others all mail of the API." example:"bounce"`
-	SourceMessageID *db.ID    `json:"source_message_id" doc:"The id of the sent message that led to it; null if none did."`
-	Diagnostic      *string   `json:"diagnostic" doc:"What the other side said; null if nothing." example:"550 5.1.1 no such user"`
-	Simulated       bool      `json:"simulated" doc:"Whether it is a bounce of bounced@ or a complaint of complained@simulator.test: it is listed for inspection and stops nothing." example:"false"`
-	CreatedAt       time.Time `json:"created_at" doc:"When it came on the list."`
+	ID         db.ID     `json:"id" doc:"The entry's id."`
+	Email      string    `json:"email" doc:"The address, in lower case." example:"bob@example.org"`
+	Reason     string    `json:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Why. unsubscribe stops only mail that offers to unsubscribe, the others all mail of the API." example:"bounce"`
+	Message    *db.ID    `json:"message" doc:"The id of the sent message that led to it; null if none did."`
+	Diagnostic *string   `json:"diagnostic" doc:"What the other side said; null if nothing." example:"550 5.1.1 no such user"`
+	Simulated  bool      `json:"simulated" doc:"Whether it is a bounce of bounced@ or a complaint of complained@simulator.test: it is listed for inspection and stops nothing." example:"false"`
+	CreatedAt  time.Time `json:"created_at" doc:"When it came on the list."`
 }
 
 func newSuppressionResponse(e suppression.Entry) suppressionResponse {
 	out := suppressionResponse{
-		ID: e.ID, Address: e.Address, Reason: string(e.Reason), Diagnostic: optionalString(e.Diagnostic), Simulated: e.Simulated, CreatedAt: utcTime(e.CreatedAt),
+		ID: e.ID, Email: e.Address, Reason: string(e.Reason), Diagnostic: optionalString(e.Diagnostic), Simulated: e.Simulated, CreatedAt: utcTime(e.CreatedAt),
 	}
 	if e.Message != 0 {
-		out.SourceMessageID = &e.Message
+		out.Message = &e.Message
 	}
 	return out
 }
 
 type listSuppressionsInput struct {
 	pageParams
-	Reason  []string `query:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Only entries with one of these reasons, separated by commas." example:"bounce,complaint"`
-	Address string   `query:"address" doc:"Only entries of this address." example:"bob@example.org"`
+	Reason []string `query:"reason" enum:"bounce,complaint,unsubscribe,manual" doc:"Only entries with one of these reasons, separated by commas." example:"bounce,complaint"`
+	Email  string   `query:"email" doc:"Only entries of this address." example:"bob@example.org"`
 }
 
 func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *listSuppressionsInput) (listResponse[suppressionResponse], error) {
@@ -84,10 +84,10 @@ func (a *API) listSuppressions(ctx context.Context, p account.Principal, in *lis
 }
 
 func (in *listSuppressionsInput) filter(bad *fault.FieldErrors) (f suppression.Filter) {
-	if in.Address != "" {
+	if in.Email != "" {
 		var err error
-		if f.Address, err = address.Parse(in.Address); err != nil {
-			addAddressFault(bad, "address")
+		if f.Address, err = address.Parse(in.Email); err != nil {
+			addAddressFault(bad, "email")
 		}
 	}
 	return f
@@ -112,8 +112,8 @@ func addAddressFault(bad *fault.FieldErrors, field string) {
 }
 
 type addSuppressionRequest struct {
-	Address string `json:"address" doc:"The address." example:"bob@example.org"`
-	Reason  string `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
+	Email  string `json:"email" doc:"The address." example:"bob@example.org"`
+	Reason string `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
 }
 
 type addSuppressionInput struct{ Body addSuppressionRequest }
@@ -127,12 +127,12 @@ func (a *API) addSuppression(ctx context.Context, p account.Principal, in *addSu
 }
 
 func (in *addSuppressionInput) parse() ([]address.Address, suppression.Reason, error) {
-	return parseSuppressions([]string{in.Body.Address}, in.Body.Reason, func(int) string { return "address" })
+	return parseSuppressions([]string{in.Body.Email}, in.Body.Reason, func(int) string { return "email" })
 }
 
 type addSuppressionsRequest struct {
-	Addresses []string `json:"addresses" minItems:"1" maxItems:"1000" doc:"The addresses." example:"bob@example.org"`
-	Reason    string   `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
+	Emails []string `json:"emails" minItems:"1" maxItems:"1000" doc:"The addresses." example:"bob@example.org"`
+	Reason string   `json:"reason,omitempty" enum:"bounce,complaint,unsubscribe,manual" default:"manual" doc:"Why; manual when left out."`
 }
 
 type addSuppressionsInput struct{ Body addSuppressionsRequest }
@@ -151,7 +151,7 @@ func (a *API) addSuppressions(ctx context.Context, p account.Principal, in *addS
 }
 
 func (in *addSuppressionsInput) parse() ([]address.Address, suppression.Reason, error) {
-	return parseSuppressions(in.Body.Addresses, in.Body.Reason, func(i int) string { return fmt.Sprintf("addresses[%d]", i) })
+	return parseSuppressions(in.Body.Emails, in.Body.Reason, func(i int) string { return fmt.Sprintf("emails[%d]", i) })
 }
 
 // parseSuppressions parses addresses and their common reason. field returns the field path of the
@@ -160,7 +160,7 @@ func parseSuppressions(given []string, why string, field func(i int) string) ([]
 	var bad fault.FieldErrors
 	reason := parseReason(&bad, why, suppression.ReasonManual)
 	if len(given) == 0 || len(given) > suppression.MaxPutAddresses {
-		bad.Add("addresses", "wrong_number", "Give 1 to %d addresses; the import takes more.", suppression.MaxPutAddresses)
+		bad.Add("emails", "wrong_number", "Give 1 to %d addresses; the import takes more.", suppression.MaxPutAddresses)
 		given = nil
 	}
 	addresses := make([]address.Address, len(given))

@@ -19,27 +19,27 @@ import (
 func addresses(t *testing.T, a servertest.Response) (all []string) {
 	t.Helper()
 	status(t, "listing", a, 200)
-	var list struct{ Data []struct{ Address string } }
+	var list struct{ Data []struct{ Email string } }
 	a.Decode(t, &list)
 	for _, e := range list.Data {
-		all = append(all, e.Address)
+		all = append(all, e.Email)
 	}
 	return all
 }
 
 func TestSuppressions(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
-		a := s.API("POST", "/suppressions", object{"address": "Gone@Example.org"})
+		a := s.API("POST", "/suppressions", object{"email": "Gone@Example.org"})
 		status(t, "adding", a, 201)
 		gone := into(t, a)
-		if gone["address"] != "gone@example.org" || gone["reason"] != "manual" || gone["source_message_id"] != nil || gone["diagnostic"] != nil || gone["simulated"] != false {
+		if gone["email"] != "gone@example.org" || gone["reason"] != "manual" || gone["message"] != nil || gone["diagnostic"] != nil || gone["simulated"] != false {
 			t.Errorf("%s", a.Body)
 		}
-		a = s.API("POST", "/suppressions", object{"address": "gone@example.org", "reason": "bounce"})
+		a = s.API("POST", "/suppressions", object{"email": "gone@example.org", "reason": "bounce"})
 		if o := into(t, a); a.Status != 201 || o["id"] != gone["id"] || o["reason"] != "manual" {
 			t.Errorf("again: %d %s", a.Status, a.Body)
 		}
-		a = s.API("POST", "/suppressions/batch", object{"addresses": []string{"left@example.org", "gone@example.org"}, "reason": "unsubscribe"})
+		a = s.API("POST", "/suppressions/batch", object{"emails": []string{"left@example.org", "gone@example.org"}, "reason": "unsubscribe"})
 		if got := into(t, a)["data"].([]any); a.Status != 201 || len(got) != 2 || got[1].(object)["id"] == gone["id"] || got[1].(object)["reason"] != "unsubscribe" {
 			t.Errorf("several: %d %s", a.Status, a.Body)
 		}
@@ -49,17 +49,17 @@ func TestSuppressions(t *testing.T) {
 			body   object
 			faults []string
 		}{
-			"nothing":        {"", object{}, []string{"address required"}},
-			"empty":          {"", object{"address": ""}, []string{"address invalid_address"}},
-			"no address":     {"", object{"address": "s3cret", "reason": "x"}, []string{"reason unknown_value", "address invalid_address"}},
-			"simulator":      {"", object{"address": "bounced+x@simulator.test"}, []string{"address simulator_address"}},
-			"a named one":    {"", object{"address": "Bob <bob@example.org>"}, []string{"address invalid_address"}},
-			"none of many":   {"/batch", object{"addresses": []string{}}, []string{"addresses wrong_number"}},
-			"too many":       {"/batch", object{"addresses": slices.Repeat([]string{"a@example.org"}, 1001)}, []string{"addresses wrong_number"}},
-			"some of many":   {"/batch", object{"addresses": []string{"new@example.org", "x", "delivered@simulator.test"}}, []string{"addresses[1] invalid_address", "addresses[2] simulator_address"}},
-			"unknown fields": {"", object{"address": "a@example.org", "email": "s3cret"}, []string{"email unknown_field"}},
-			"all":            {"", object{"address": "s3cret", "reason": "x", "email": "s3cret"}, []string{"email unknown_field", "reason unknown_value", "address invalid_address"}},
-			"all of many":    {"/batch", object{"addresses": []any{5, "x"}, "reason": "x", "y": 1}, []string{"addresses[0] wrong_type", "reason unknown_value", "y unknown_field", "addresses[1] invalid_address"}},
+			"nothing":        {"", object{}, []string{"email required"}},
+			"empty":          {"", object{"email": ""}, []string{"email invalid_address"}},
+			"no address":     {"", object{"email": "s3cret", "reason": "x"}, []string{"reason unknown_value", "email invalid_address"}},
+			"simulator":      {"", object{"email": "bounced+x@simulator.test"}, []string{"email simulator_address"}},
+			"a named one":    {"", object{"email": "Bob <bob@example.org>"}, []string{"email invalid_address"}},
+			"none of many":   {"/batch", object{"emails": []string{}}, []string{"emails wrong_number"}},
+			"too many":       {"/batch", object{"emails": slices.Repeat([]string{"a@example.org"}, 1001)}, []string{"emails wrong_number"}},
+			"some of many":   {"/batch", object{"emails": []string{"new@example.org", "x", "delivered@simulator.test"}}, []string{"emails[1] invalid_address", "emails[2] simulator_address"}},
+			"unknown fields": {"", object{"email": "a@example.org", "mail": "s3cret"}, []string{"mail unknown_field"}},
+			"all":            {"", object{"email": "s3cret", "reason": "x", "mail": "s3cret"}, []string{"mail unknown_field", "reason unknown_value", "email invalid_address"}},
+			"all of many":    {"/batch", object{"emails": []any{5, "x"}, "reason": "x", "y": 1}, []string{"emails[0] wrong_type", "reason unknown_value", "y unknown_field", "emails[1] invalid_address"}},
 		} {
 			a := s.API("POST", "/suppressions"+c.path, c.body)
 			refused(t, what, a, 422, "validation_failed", c.faults...)
@@ -70,22 +70,22 @@ func TestSuppressions(t *testing.T) {
 
 		for query, want := range map[string]string{
 			"": "[gone@example.org left@example.org gone@example.org]", "?reason=manual": "[gone@example.org]", "?reason=complaint": "[]",
-			"?address=GONE@example.org": "[gone@example.org gone@example.org]", "?address=gone@example.org&reason=unsubscribe": "[gone@example.org]",
-			"?address=nobody@example.org": "[]", "?limit=1": "[gone@example.org]",
+			"?email=GONE@example.org": "[gone@example.org gone@example.org]", "?email=gone@example.org&reason=unsubscribe": "[gone@example.org]",
+			"?email=nobody@example.org": "[]", "?limit=1": "[gone@example.org]",
 		} {
 			if got := fmt.Sprint(addresses(t, s.API("GET", "/suppressions"+query, nil))); got != want {
 				t.Errorf("%s: %s, want %s", query, got, want)
 			}
 		}
-		refused(t, "a query", s.API("GET", "/suppressions?limit=0&reason=x&address=y&after=z&word=", nil), 422, "validation_failed",
-			"limit out_of_range", "reason unknown_value", "word unknown_parameter", "address invalid_address", "after invalid_cursor")
+		refused(t, "a query", s.API("GET", "/suppressions?limit=0&reason=x&email=y&after=z&word=", nil), 422, "validation_failed",
+			"limit out_of_range", "reason unknown_value", "word unknown_parameter", "email invalid_address", "after invalid_cursor")
 		var forth []string
 		walk(t, s, "/suppressions", "after", "", func(page []string) { forth = append(forth, page...) })
 		if len(forth) != 3 || forth[2] != gone["id"] {
 			t.Errorf("page by page: %v", forth)
 		}
-		refused(t, "bad filters", s.API("GET", "/suppressions?reason=x&address=y&after=z", nil), 422, "validation_failed",
-			"reason unknown_value", "address invalid_address", "after invalid_cursor")
+		refused(t, "bad filters", s.API("GET", "/suppressions?reason=x&email=y&after=z", nil), 422, "validation_failed",
+			"reason unknown_value", "email invalid_address", "after invalid_cursor")
 
 		for _, path := range []string{gone["id"].(string), "gone@example.org", "GONE%40example.org"} {
 			if a := s.API("GET", "/suppressions/"+path, nil); a.Status != 200 || into(t, a)["id"] != gone["id"] {
@@ -109,9 +109,9 @@ func TestSuppressions(t *testing.T) {
 			method, path, _ := strings.Cut(path, " ")
 			var body any
 			if method == "POST" {
-				body = object{"address": "a@example.org"}
+				body = object{"email": "a@example.org"}
 				if strings.HasSuffix(path, "batch") {
-					body = object{"addresses": []string{"a@example.org"}}
+					body = object{"emails": []string{"a@example.org"}}
 				}
 				refused(t, "a reader", s.APIWithKey(reader, method, path, body), 403, "missing_scope")
 			}
@@ -120,7 +120,7 @@ func TestSuppressions(t *testing.T) {
 
 		status(t, "deleting", s.API("DELETE", "/suppressions/"+gone["id"].(string), nil), 204)
 		refused(t, "deleting again", s.API("DELETE", "/suppressions/"+gone["id"].(string), nil), 404, "not_found")
-		if got := addresses(t, s.API("GET", "/suppressions?address=gone@example.org", nil)); len(got) != 1 {
+		if got := addresses(t, s.API("GET", "/suppressions?email=gone@example.org", nil)); len(got) != 1 {
 			t.Errorf("left are %v", got)
 		}
 		status(t, "deleting by address", s.API("DELETE", "/suppressions/gone@example.org", nil), 204)
@@ -184,7 +184,7 @@ func TestSuppressedRecipients(t *testing.T) {
 		happens(t, s, id, isBounced)
 		a := s.API("GET", "/suppressions/nobody@demo.test", nil)
 		status(t, "the entry", a, 200)
-		if o := into(t, a); o["reason"] != "bounce" || o["source_message_id"] != id || !strings.Contains(fmt.Sprint(o["diagnostic"]), "5.1.1") {
+		if o := into(t, a); o["reason"] != "bounce" || o["message"] != id || !strings.Contains(fmt.Sprint(o["diagnostic"]), "5.1.1") {
 			t.Errorf("%s", a.Body)
 		}
 		id, answer := sent(t, s, object{"to": []string{"bob@demo.test", "NOBODY@demo.test"}, "cc": []string{"nobody+tag@simulator.test"}})
@@ -192,7 +192,7 @@ func TestSuppressedRecipients(t *testing.T) {
 			t.Errorf("%v", answer)
 		}
 		arrived(t, s)
-		if r := recipient(message(t, s, id), 1); r["status"] != "suppressed" || r["reply"] != "The recipient is on the account's suppression list (bounce)." {
+		if r := recipient(message(t, s, id), 1); r["status"] != "suppressed" || r["diagnostic"] != "The recipient is on the account's suppression list (bounce)." {
 			t.Errorf("%v", r)
 		}
 		// A scheduled message is checked when it is accepted, and a batch like a send.

@@ -36,7 +36,7 @@ type WebhookDeliveryResponse struct {
 	Status         string     `json:"status" enum:"pending,delivered,failed" doc:"pending: to be tried, for the first time or again; delivered: the receiver took it; failed: given up."`
 	Attempts       int        `json:"attempts" doc:"How often it was tried." example:"1"`
 	ResponseStatus *int       `json:"response_status" doc:"The HTTP status of the last attempt; null if there was no answer." example:"204"`
-	Error          *string    `json:"error" doc:"Stable name of what was wrong with the last attempt; null for nothing: dns, address_not_allowed, connection_refused, unreachable, tls, timeout, connection_closed, invalid_answer, redirect, gone, status or event_pruned." example:"timeout"`
+	Reason         *string    `json:"reason" doc:"Stable name of what was wrong with the last attempt; null for nothing: dns, address_not_allowed, connection_refused, unreachable, tls, timeout, connection_closed, invalid_answer, redirect, gone, status or event_pruned." example:"timeout"`
 	NextAttemptAt  *time.Time `json:"next_attempt_at" doc:"When it is tried next, at the earliest: never before the webhook's paused_until; null if it will not be tried again."`
 	CreatedAt      time.Time  `json:"created_at" doc:"When it was made."`
 	UpdatedAt      time.Time  `json:"updated_at" doc:"When it last changed."`
@@ -45,7 +45,7 @@ type WebhookDeliveryResponse struct {
 func newWebhookDeliveryResponse(d webhook.Delivery) WebhookDeliveryResponse {
 	return WebhookDeliveryResponse{
 		ID: d.ID, WebhookID: d.Webhook, Type: d.Kind, Test: d.Test, Status: d.State, Attempts: d.Attempts,
-		ResponseStatus: optionalInt(d.Code), Error: optionalString(d.Error), NextAttemptAt: optionalTime(d.NextAt),
+		ResponseStatus: optionalInt(d.Code), Reason: optionalString(d.Error), NextAttemptAt: optionalTime(d.NextAt),
 		CreatedAt: utcTime(d.CreatedAt), UpdatedAt: utcTime(d.UpdatedAt),
 	}
 }
@@ -65,7 +65,7 @@ type webhookAttemptResponse struct {
 	RequestHeaders map[string]string `json:"request_headers" doc:"The headers that were sent."`
 	ResponseStatus *int              `json:"response_status" doc:"The HTTP status; null if there was no answer." example:"500"`
 	ResponseBody   string            `json:"response_body" doc:"The beginning of the answer, at most 2 KiB." example:"out of order"`
-	Error          *string           `json:"error" doc:"Stable name of what was wrong, as in the delivery's error; null for nothing." example:"status"`
+	Reason         *string           `json:"reason" doc:"Stable name of what was wrong, as in the delivery's reason; null for nothing." example:"status"`
 	Detail         *string           `json:"detail" doc:"The same in words." example:"The receiver answered with status 500 (Internal Server Error)."`
 	NextAttemptAt  *time.Time        `json:"next_attempt_at" doc:"When it was to be tried again; null for never."`
 }
@@ -77,7 +77,7 @@ func newWebhookAttemptResponse(t webhook.Attempt) webhookAttemptResponse {
 	}
 	return webhookAttemptResponse{
 		Number: t.Number, StartedAt: utcTime(t.StartedAt), DurationMS: float64(t.Duration.Microseconds()) / 1000, RequestHeaders: headers,
-		ResponseStatus: optionalInt(t.Code), ResponseBody: t.Response, Error: optionalString(t.Error), Detail: optionalString(t.Detail), NextAttemptAt: optionalTime(t.NextAt),
+		ResponseStatus: optionalInt(t.Code), ResponseBody: t.Response, Reason: optionalString(t.Error), Detail: optionalString(t.Detail), NextAttemptAt: optionalTime(t.NextAt),
 	}
 }
 
@@ -222,14 +222,14 @@ func (a *API) redeliverWebhookDelivery(ctx context.Context, p account.Principal,
 
 type replayWebhookInput struct {
 	idParams
-	Since   string `query:"since" format:"date-time" required:"true" doc:"Events from this time on." example:"2026-01-31T00:00:00Z"`
-	Missing bool   `query:"missing" doc:"Leave out what was delivered."`
+	CreatedAfter string `query:"created_after" format:"date-time" required:"true" doc:"Events from this time on." example:"2026-01-31T00:00:00Z"`
+	Missing      bool   `query:"missing" doc:"Leave out what was delivered."`
 }
 
 type webhookReplayResponse struct {
 	Deliveries int       `json:"deliveries" doc:"How many events are sent because of this." example:"12"`
 	Through    time.Time `json:"through" doc:"Up to when events were looked at."`
-	HasMore    bool      `json:"has_more" doc:"Whether there are later ones: replay again since through."`
+	HasMore    bool      `json:"has_more" doc:"Whether there are later ones: replay again with created_after set to through."`
 }
 
 func (a *API) replayWebhook(ctx context.Context, p account.Principal, in *replayWebhookInput) (webhookReplayResponse, error) {
@@ -238,12 +238,12 @@ func (a *API) replayWebhook(ctx context.Context, p account.Principal, in *replay
 		return webhookReplayResponse{}, err
 	}
 	var bad fault.FieldErrors
-	since, err := time.Parse(time.RFC3339, in.Since)
+	since, err := time.Parse(time.RFC3339, in.CreatedAfter)
 	switch {
-	case in.Since == "":
-		bad.Add("since", "required", "Say since when.")
+	case in.CreatedAfter == "":
+		bad.Add("created_after", "required", "Say since when.")
 	case err != nil || since.Year() < 1970:
-		bad.Add("since", "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
+		bad.Add("created_after", "invalid_time", "Give a time such as 2026-01-31T09:00:00Z (RFC 3339).")
 	}
 	if err := bad.Err(); err != nil {
 		return webhookReplayResponse{}, err

@@ -49,7 +49,7 @@ func TestWebhooksOfOneDomain(t *testing.T) {
 				"showing": s.APIWithKey(key, "GET", path, nil), "changing": s.APIWithKey(key, "PATCH", path, object{"description": "mine"}), "deleting": s.APIWithKey(key, "DELETE", path, nil),
 				"testing": s.APIWithKey(key, "POST", path+"/test", nil), "rotating": s.APIWithKey(key, "POST", path+"/rotate-secret", nil), "listing": s.APIWithKey(key, "GET", path+"/deliveries", nil),
 				"one": s.APIWithKey(key, "GET", path+"/deliveries/"+id, nil), "redelivering": s.APIWithKey(key, "POST", path+"/deliveries/"+id+"/redeliver", nil),
-				"replaying": s.APIWithKey(key, "POST", path+"/replay?since=2026-01-01T00:00:00Z", nil),
+				"replaying": s.APIWithKey(key, "POST", path+"/replay?created_after=2026-01-01T00:00:00Z", nil),
 			} {
 				refused(t, what, a, 404, "not_found")
 			}
@@ -167,8 +167,8 @@ func TestWebhookRules(t *testing.T) {
 		"name unknown_field", "status unknown_value", "url invalid_url", "events required")
 	refused(t, "a rotation", s.API("POST", path+"/rotate-secret", object{"overlap_hours": 25}), 422, "validation_failed", "overlap_hours out_of_range")
 	refused(t, "a rotation", s.API("POST", path+"/rotate-secret", object{"overlap_hours": -1}), 422, "validation_failed", "overlap_hours out_of_range")
-	refused(t, "a replay", s.API("POST", path+"/replay", nil), 422, "validation_failed", "since required")
-	refused(t, "a replay", s.API("POST", path+"/replay?since=yesterday", nil), 422, "validation_failed", "since invalid_time")
+	refused(t, "a replay", s.API("POST", path+"/replay", nil), 422, "validation_failed", "created_after required")
+	refused(t, "a replay", s.API("POST", path+"/replay?created_after=yesterday", nil), 422, "validation_failed", "created_after invalid_time")
 	for range 49 {
 		status(t, "making", s.API("POST", "/webhooks", object{"url": url, "events": []string{"all"}}), 201)
 	}

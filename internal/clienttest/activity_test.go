@@ -8,7 +8,7 @@ func (h *fixture) activity() {
 	seen := map[string]bool{}
 	for _, e := range collect(h, h.c.AllActivity(h.Context())) {
 		seen[e.Action] = true
-		if e.ID == "" || e.Summary == "" || e.State == "begun" || e.CreatedAt.IsZero() || e.Actor.Type == "api_key" && (e.Actor.Name == "" || e.Actor.ID == "" || e.Actor.IP == "") {
+		if e.ID == "" || e.Summary == "" || e.Status == "begun" || e.CreatedAt.IsZero() || e.Actor.Type == "api_key" && (e.Actor.Name == "" || e.Actor.ID == "" || e.Actor.IP == "") {
 			h.Errorf("an entry is %+v", e)
 		}
 	}

@@ -77,7 +77,7 @@ func (h *fixture) dkim(domain string) {
 	h.Helper()
 	ctx := h.Context()
 	made, err := h.c.RotateDKIM(ctx, domain, "ed25519")
-	if err != nil || len(made) != 1 || made[0].State != "pending" || made[0].Record.Note == "" || made[0].ActiveAt != nil {
+	if err != nil || len(made) != 1 || made[0].Status != "pending" || made[0].Record.Note == "" || made[0].ActiveAt != nil {
 		h.Fatalf("made %+v, %v", made, err)
 	}
 	_, err = h.c.RotateDKIM(ctx, domain, "ed25519")
@@ -96,7 +96,7 @@ func (h *fixture) dkim(domain string) {
 	h.want("looking", err)
 	retiring := 0
 	for _, k := range collect(h, h.c.DKIMKeys(ctx, domain)) {
-		if k.State == "retiring" && k.KeepUntil != nil {
+		if k.Status == "retiring" && k.KeepUntil != nil {
 			retiring++
 			h.want("deleting", h.c.DeleteDKIMKey(ctx, domain, k.ID))
 		}

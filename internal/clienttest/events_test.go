@@ -66,9 +66,9 @@ func (h *fixture) events() {
 func (h *fixture) stats() {
 	h.Helper()
 	to := time.Now()
-	got, err := h.c.GetStats(h.Context(), client.StatsQuery{By: client.ByHour, From: to.Add(-2 * time.Hour), To: to, DomainID: h.domain})
+	got, err := h.c.GetStats(h.Context(), client.StatsQuery{By: client.ByHour, StartsAt: to.Add(-2 * time.Hour), EndsAt: to, DomainID: h.domain})
 	h.want("figures", err)
-	if n := len(got.Data); n < 2 || n > 3 || got.By != client.ByHour || !got.Data[0].Period.Equal(got.From) || got.Totals.Bounced == 0 || got.Totals.BounceRate == nil {
+	if n := len(got.Data); n < 2 || n > 3 || got.By != client.ByHour || !got.Data[0].Period.Equal(got.StartsAt) || got.Totals.Bounced == 0 || got.Totals.BounceRate == nil {
 		h.Errorf("the figures are %+v", got)
 	}
 	_, err = h.c.GetStats(h.Context(), client.StatsQuery{By: "year"})

@@ -98,8 +98,8 @@ func (h *fixture) mail() {
 	}
 	base := h.s.Dev.BaseURL + "/api/v1/mailboxes/" + box + "/messages/" + id
 	files := []client.MessageFile{
-		{N: 0, Filename: "logo.png", ContentType: "image/png", Size: int64(len(image)), ContentID: "logo", Disposition: "inline", URL: base + "/attachments/0"},
-		{N: 1, Filename: "prices.csv", ContentType: "text/csv", Size: 5, Disposition: "attachment", URL: base + "/attachments/1"},
+		{Number: 0, Filename: "logo.png", ContentType: "image/png", Size: int64(len(image)), ContentID: "logo", Disposition: "inline", URL: base + "/attachments/0"},
+		{Number: 1, Filename: "prices.csv", ContentType: "text/csv", Size: 5, Disposition: "attachment", URL: base + "/attachments/1"},
 	}
 	if !slices.Equal(m.Attachments, files) || m.RawURL != base+"/raw" {
 		h.Errorf("its files are %+v, the whole is at %s", m.Attachments, m.RawURL)
@@ -112,7 +112,7 @@ func (h *fixture) mail() {
 	}
 	e, data := h.arrival(id)
 	if raw(h.T, data.MessageContent) != raw(h.T, m.MessageContent) || raw(h.T, data.MessageSummary) != raw(h.T, m.MessageSummary) || data.RawURL != m.RawURL ||
-		data.Tag != "shop" || data.Mailbox.Address != "alice@demo.test" || data.Mailbox.ID != box || data.ThreadID != m.ThreadID || data.CheckResults != m.CheckResults ||
+		data.Subaddress != "shop" || data.Mailbox.Address != "alice@demo.test" || data.Mailbox.ID != box || data.ThreadID != m.ThreadID || data.CheckResults != m.CheckResults ||
 		data.Envelope.MailFrom != "bob@elsewhere.example" || !slices.Equal(data.Envelope.RcptTo, []string{"alice+shop@demo.test"}) || data.Gone {
 		h.Errorf("the event says %s", e.Data)
 	}
@@ -146,8 +146,8 @@ func (h *fixture) findMail(box, first string) {
 		{"a subject", client.MailFilter{Subject: "grüSSE"}, nil},
 		{"a part of a subject", client.MailFilter{Subject: "GRÜßE &"}, []string{first}},
 		{"two", client.MailFilter{Subject: "offer", From: "eve@other.example"}, []string{second}},
-		{"since then", client.MailFilter{Since: time.Now().Add(-time.Hour)}, []string{second, first}},
-		{"to come", client.MailFilter{Since: time.Now().Add(time.Hour)}, nil},
+		{"since then", client.MailFilter{ReceivedAfter: time.Now().Add(-time.Hour)}, []string{second, first}},
+		{"to come", client.MailFilter{ReceivedAfter: time.Now().Add(time.Hour)}, nil},
 	} {
 		if got := ids(c.f); !slices.Equal(got, c.want) {
 			h.Errorf("%s: %v, want %v", c.what, got, c.want)

@@ -35,13 +35,13 @@ func (h *fixture) operator() {
 		h.Errorf("holding: %+v, %v", r, err)
 	}
 	holds, err := c.ListQueueHolds(ctx)
-	if err != nil || len(holds) != 1 || holds[0].Kind != "destination" || holds[0].Destination != "held.example.net" || holds[0].Reason != "they asked" || holds[0].CreatedAt.IsZero() {
+	if err != nil || len(holds) != 1 || holds[0].Kind != "destination" || holds[0].Destination != "held.example.net" || holds[0].Detail != "they asked" || holds[0].CreatedAt.IsZero() {
 		h.Errorf("holds %+v, %v", holds, err)
 	}
 	h.untilHeld("x@held.example.net")
 	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"x@held.example.net", "y@held.example.net"}, Subject: "Held", Text: "text"})
 	h.want("sending", err)
-	all := collect(h, c.QueueDeliveries(ctx, client.QueueFilter{Destination: "HELD.example.net.", Account: "you@demo.test", Sender: "demo.test", Held: new(true), Message: a.ID, State: "queued"}))
+	all := collect(h, c.QueueDeliveries(ctx, client.QueueFilter{Destination: "HELD.example.net.", Account: "you@demo.test", Sender: "demo.test", Held: new(true), Message: a.ID, Status: "queued"}))
 	if len(all) != 2 || all[0].Message != a.ID || all[0].Recipient != "x@held.example.net" || !all[0].Held || all[0].Subject != "Held" || all[0].NextAttemptAt != nil || all[0].Size == 0 {
 		h.Errorf("held %+v", all)
 	}
@@ -73,11 +73,11 @@ func (h *fixture) operator() {
 		h.Errorf("dropping: %+v, %v", r, err)
 	}
 	dropped := h.await(a.ID, settled)
-	if dropped.Status != "failed" || dropped.Recipients[1].Reply != "Dropped by the operator of the service: a test" || dropped.Recipients[1].Held {
+	if dropped.Status != "failed" || dropped.Recipients[1].Diagnostic != "Dropped by the operator of the service: a test" || dropped.Recipients[1].Held {
 		h.Errorf("dropped: %+v", dropped)
 	}
 	r, err = c.ReleaseQueue(ctx, client.QueueRequest{QueueFilter: to})
-	if err != nil || r.More || r.NextCursor != "" {
+	if err != nil || r.HasMore || r.NextCursor != "" {
 		h.Errorf("releasing: %+v, %v", r, err)
 	}
 	r, err = c.RetryQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{Message: a.ID}})
@@ -96,10 +96,10 @@ func (h *fixture) operator() {
 	_, err = c.DropQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{Message: "x", Account: "nobody@x.test", Destination: "a b", Sender: "-"}, After: "x"})
 	refused(h, "all at once", err, 422, "validation_failed", "message invalid_id", "account unknown_account", "destination invalid_domain",
 		"sender invalid_sender", "after invalid_cursor")
-	_, err = c.DropQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{State: "failed", OlderThan: -time.Second}, Wait: time.Minute})
-	refused(h, "all rules", err, 422, "validation_failed", "state unknown_value", "older_than out_of_range", "wait out_of_range", "all required")
-	_, err = c.ListQueueDeliveries(ctx, client.QueueFilter{State: "failed"}, client.Paging{After: "x"})
-	refused(h, "a wrong state", err, 422, "validation_failed", "state unknown_value", "after invalid_cursor")
+	_, err = c.DropQueue(ctx, client.QueueRequest{QueueFilter: client.QueueFilter{Status: "failed", OlderThan: -time.Second}, Wait: time.Minute})
+	refused(h, "all rules", err, 422, "validation_failed", "status unknown_value", "older_than out_of_range", "wait out_of_range", "all required")
+	_, err = c.ListQueueDeliveries(ctx, client.QueueFilter{Status: "failed"}, client.Paging{After: "x"})
+	refused(h, "a wrong state", err, 422, "validation_failed", "status unknown_value", "after invalid_cursor")
 	_, err = c.ListQueueDeliveries(ctx, client.QueueFilter{}, client.Paging{After: "eyJwIjowLCJkIjoiXHUwMDAwIn0"}) // {"p":0,"d":"\u0000"}
 	refused(h, "a made-up cursor", err, 422, "validation_failed", "after invalid_cursor")
 	_, err = c.ListQueueDestinations(ctx, "a b", client.Paging{})

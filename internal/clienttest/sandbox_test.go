@@ -109,8 +109,8 @@ func TestSimulateRefusals(t *testing.T) {
 			for _, r := range out.Recipients {
 				got += fmt.Sprintf(", %d %s", r.SMTPCode, r.EnhancedCode)
 			}
-			if got != c.want || out.Accepted != (out.SMTPCode == 250) || out.Reply == "" {
-				t.Errorf("%s: %s (%s), want %s", c.what, got, out.Reply, c.want)
+			if got != c.want || out.Accepted != (out.SMTPCode == 250) || out.Diagnostic == "" {
+				t.Errorf("%s: %s (%s), want %s", c.what, got, out.Diagnostic, c.want)
 			}
 		}
 		for _, c := range []struct {

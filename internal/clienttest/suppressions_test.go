@@ -13,11 +13,11 @@ func (h *fixture) suppressions() {
 	ctx := h.Context()
 	e, err := h.c.AddSuppression(ctx, "Gone@Example.org", "")
 	h.want("adding", err)
-	if e.Address != "gone@example.org" || e.Reason != client.Manual || e.SourceMessageID != "" || e.Simulated {
+	if e.Email != "gone@example.org" || e.Reason != client.Manual || e.Message != "" || e.Simulated {
 		h.Errorf("added %+v", e)
 	}
 	_, err = h.c.AddSuppression(ctx, "x", "because")
-	refused(h, "no address", err, 422, "validation_failed", "reason unknown_value", "address invalid_address")
+	refused(h, "no address", err, 422, "validation_failed", "reason unknown_value", "email invalid_address")
 	many, err := h.c.AddSuppressions(ctx, []string{"gone@example.org", "left@example.org"}, client.Unsubscribed)
 	if err != nil || len(many) != 2 || many[1].Reason != client.Unsubscribed {
 		h.Errorf("added %+v, %v", many, err)
@@ -41,7 +41,7 @@ func (h *fixture) suppressions() {
 	if !strings.Contains(out.String(), "imported@example.org") || !strings.Contains(out.String(), "left@example.org") {
 		h.Errorf("exported %s", out.String())
 	}
-	if all := collect(h, h.c.Suppressions(ctx, client.SuppressionFilter{Reasons: []client.Reason{client.Bounce}, Address: "imported@example.org"})); len(all) != 1 {
+	if all := collect(h, h.c.Suppressions(ctx, client.SuppressionFilter{Reasons: []client.Reason{client.Bounce}, Email: "imported@example.org"})); len(all) != 1 {
 		h.Errorf("found %+v", all)
 	}
 	a, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"gone@example.org"}, Subject: "x", Text: "x"})

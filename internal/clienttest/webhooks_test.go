@@ -93,7 +93,7 @@ func (h *fixture) delivered(hook, id, body string) {
 			<-tick.C
 			continue
 		}
-		if d.Status != "delivered" || d.ID != id || d.WebhookID != hook || d.Attempts != 1 || d.ResponseStatus != 204 || d.Error != "" || d.NextAttemptAt != nil || d.Test ||
+		if d.Status != "delivered" || d.ID != id || d.WebhookID != hook || d.Attempts != 1 || d.ResponseStatus != 204 || d.Reason != "" || d.NextAttemptAt != nil || d.Test ||
 			d.Body != body || len(d.Timeline) != 1 || d.Timeline[0].Number != 1 || d.Timeline[0].ResponseStatus != 204 || d.Timeline[0].RequestHeaders["X-Event-ID"] != id {
 			h.Errorf("the delivery is %s", raw(h.T, d))
 		}

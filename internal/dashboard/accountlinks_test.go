@@ -323,8 +323,8 @@ func TestServiceMailIsNobodys(t *testing.T) {
 		if _, err := s.Users.Create(t.Context(), user.CreateParams{Email: "owner@outside.test", Name: "Owner", Password: colleague}, demo.ID); err != nil {
 			t.Fatal(err)
 		}
-		callAPI(t, s, "POST", "/suppressions", object{"address": "new@outside.test"})
-		callAPI(t, s, "POST", "/suppressions", object{"address": "owner@outside.test"})
+		callAPI(t, s, "POST", "/suppressions", object{"email": "new@outside.test"})
+		callAPI(t, s, "POST", "/suppressions", object{"email": "owner@outside.test"})
 		if err := s.Limits.SetOverrides(t.Context(), demo.ID, quota.AccountLimits{Rates: quota.Rates{SendsPerDay: 1}}); err != nil {
 			t.Fatal(err)
 		}

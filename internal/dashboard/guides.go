@@ -69,6 +69,7 @@ func newManual(reference []byte, base string, dev bool) (*manual, error) {
 		{"webhooks", "Webhooks", "Events told to your application, and how to check that they are ours.", "webhooks.md", docs.Guides},
 		{"smtp", "SMTP", "Sending from programs that speak SMTP.", "guides/smtp.md", guideFiles},
 		{"clients", "Mail clients", "Setting up mail programs and phones.", "guides/clients.md", guideFiles},
+		{"names", "Names in the API", "Which word stands for which thing, everywhere.", "guides/names.md", guideFiles},
 		{"coming-from", "Coming from Resend, Postmark, Mailgun or SES", "What stands here for the fields and events that your code knows.", "guides/coming-from.md", guideFiles},
 		{"moving-in", "Moving in", "Coming from another service without losing mail.", "guides/moving-in.md", guideFiles},
 		{"going-live", "Going live", "What to check before the first real message.", "guides/going-live.md", guideFiles},

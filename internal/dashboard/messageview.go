@@ -107,7 +107,7 @@ func inlineImages(html string, files []summary.Attachment, open func(n int) (io.
 		if f.ContentID == "" || uses == 0 || f.Size > int64(capacity) {
 			continue
 		}
-		body, ok := open(f.N)
+		body, ok := open(f.Number)
 		if !ok {
 			continue
 		}

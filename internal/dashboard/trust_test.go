@@ -41,7 +41,7 @@ func placesOf(t *testing.T, s *servertest.Server) *places {
 	settles(t, s, sent, "delivered")
 	hook := id("/webhooks", object{"url": "http://127.0.0.1:19999/", "events": []string{"all"}})
 	caught := callAPI(t, s, "GET", "/sandbox/outbox", nil)["data"].([]any)[0].(object)["id"].(string)
-	callAPI(t, s, "POST", "/webhooks/"+hook+"/replay?since=2026-01-01T00:00:00Z", nil)
+	callAPI(t, s, "POST", "/webhooks/"+hook+"/replay?created_after=2026-01-01T00:00:00Z", nil)
 	var delivery string
 	servertest.Eventually(t, func() string {
 		for _, d := range callAPI(t, s, "GET", "/webhooks/"+hook+"/deliveries", nil)["data"].([]any) {
@@ -63,7 +63,7 @@ func placesOf(t *testing.T, s *servertest.Server) *places {
 		"/migrations": id("/migrations", object{"mailbox_id": s.Dev.Mailboxes[1].ID.String(), "source": object{"host": "localhost", "port": s.Dev.Ports["imaps"], "username": alice.Address,
 			"password": alice.Password, "insecure_skip_verify": true}}),
 		"/people": members[0].ID.String(), "/keys": id("/api-keys", object{"name": "one"}),
-		"/suppressions": id("/suppressions", object{"address": "no@far.example"}), "/operator": accountOf(t, s).String(),
+		"/suppressions": id("/suppressions", object{"email": "no@far.example"}), "/operator": accountOf(t, s).String(),
 		"/profile": accountOf(t, s).String(), "/join": "mst_aaaa", "/reset": "mst_aaaa", "/confirm": "mst_aaaa", "/phone": "mst_aaaa", "/mailbox": alice.ID.String(), "/docs": "quickstart",
 	}, alice.ID.String()}
 }

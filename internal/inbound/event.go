@@ -29,7 +29,7 @@ type EmailEvent struct {
 	Domain       db.ID                `json:"domain_id" doc:"The domain of the mailbox."`
 	Mailbox      EventMailbox         `json:"mailbox" doc:"Where it arrived."`
 	Envelope     Envelope             `json:"envelope" doc:"What the sending host said, whatever the header says."`
-	Tag          apijson.NullString   `json:"tag" doc:"What stood after the plus in the recipient's address; null for nothing." example:"news"`
+	Subaddress   apijson.NullString   `json:"subaddress" doc:"What stood after the plus in the recipient's address; null for nothing." example:"news"`
 	Size         int64                `json:"size" doc:"Of the whole message, in bytes." example:"4711"`
 	CheckResults summary.CheckResults `json:"check_results" doc:"How it was judged."`
 	RawURL       string               `json:"raw_url" doc:"Where the whole message can be had, with your API key." example:"https://mail.example.com/api/v1/mailboxes/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21/messages/0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b22/raw"`
@@ -72,7 +72,7 @@ func RedactEvent(kind string, data json.RawMessage) (any, error) {
 		EmailEvent
 		Test bool `json:"test,omitzero"`
 	}{EmailEvent{
-		ID: n.ID, ThreadID: n.ThreadID, Domain: n.Domain, Mailbox: n.Mailbox, Envelope: n.Envelope, Tag: n.Tag, Size: n.Size, CheckResults: n.CheckResults,
+		ID: n.ID, ThreadID: n.ThreadID, Domain: n.Domain, Mailbox: n.Mailbox, Envelope: n.Envelope, Subaddress: n.Tag, Size: n.Size, CheckResults: n.CheckResults,
 		RawURL: n.RawURL, Private: n.Private, Summary: summary.Summary{MessageID: n.MessageID}, Content: &content, Omitted: true,
 	}, n.Test}, nil
 }
@@ -95,7 +95,7 @@ type Envelope struct {
 // newEvent returns the event for a recipient's copy, without the ID and URL of the filed message.
 func (s *spooledMessage) newEvent(to mailbox.Recipient, in folder.Delivery, results summary.CheckResults, from string, rcpts []string) EmailEvent {
 	return EmailEvent{
-		ThreadID: in.Thread.Thread, Domain: to.Domain, Mailbox: EventMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Tag: apijson.NullString(to.Tag),
+		ThreadID: in.Thread.Thread, Domain: to.Domain, Mailbox: EventMailbox{to.Mailbox, to.Address}, Envelope: Envelope{from, rcpts}, Subaddress: apijson.NullString(to.Tag),
 		Size: in.Blob.Size, CheckResults: results.WithDefaults(), Private: in.Private, Summary: summary.FromHeader(s.header),
 	}
 }

@@ -49,7 +49,7 @@ func TestAcceptForAliases(t *testing.T) {
 			}
 		}
 		arrived := h.events(event.InboundEmail)
-		if len(arrived) != 2 || !strings.Contains(arrived[0], `"rcpt_to":["team+x@demo.test","shop@demo.test","bob@demo.test"]`) || !strings.Contains(arrived[0], `"tag":"x"`) {
+		if len(arrived) != 2 || !strings.Contains(arrived[0], `"rcpt_to":["team+x@demo.test","shop@demo.test","bob@demo.test"]`) || !strings.Contains(arrived[0], `"subaddress":"x"`) {
 			t.Errorf("the events: %s", arrived)
 		}
 		if _, err := h.send(mail, "whoever@demo.test"); err != nil || len(h.filed(carol)) != 2 {

@@ -94,7 +94,7 @@ func TestAccept(t *testing.T) {
 		if err := json.Unmarshal([]byte(arrived[0]), &data); err != nil {
 			t.Fatal(err)
 		}
-		got := fmt.Sprintln(data["mailbox"], data["tag"], data["envelope"], data["from"], data["to"], data["subject"], data["date"], data["check_results"], data["message_id"])
+		got := fmt.Sprintln(data["mailbox"], data["subaddress"], data["envelope"], data["from"], data["to"], data["subject"], data["date"], data["check_results"], data["message_id"])
 		want := "map[address:bob@demo.test id:" + bob.ID.String() + "] news map[mail_from:ann@example.com rcpt_to:[bob+news@demo.test]] [map[email:ann@example.com name:Ann]] " +
 			"[map[email:bob@demo.test name:Bob] map[email:carol@demo.test name:<nil>]] schön 2026-03-02T09:00:00.000Z map[author:<nil> dkim:none dmarc:none spam:none spam_reasons:<nil> spam_score:<nil> spf:none] <1@example.com>"
 		if strings.Join(strings.Fields(got), " ") != strings.Join(strings.Fields(want), " ") {

@@ -159,7 +159,7 @@ func (c *checked) events(sent, shop string) {
 	c.call("GET", "/events?type=delivery_status&message="+sent, nil, 200)
 	c.call("GET", "/stats", nil, 200)
 	c.call("GET", "/stats?by=hour&from="+time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)+"&domain_id="+shop, nil, 200)
-	c.call("GET", "/stats?from=2020-01-01T00:00:00Z", nil, 422)
+	c.call("GET", "/stats?starts_at=2020-01-01T00:00:00Z", nil, 422)
 	c.call("GET", "/events/stream?after=x", nil, 422)
 }
 
@@ -212,11 +212,11 @@ func (c *checked) templates() {
 func (c *checked) suppressions() {
 	c.t.Helper()
 	type m = map[string]any
-	left := c.id("POST", "/suppressions", m{"address": "left@elsewhere.example.net", "reason": "unsubscribe"}, 201)
-	c.call("POST", "/suppressions", m{"address": "left"}, 422)
-	c.call("POST", "/suppressions/batch", m{"addresses": []string{"a@elsewhere.example.net", "b@elsewhere.example.net"}}, 201)
+	left := c.id("POST", "/suppressions", m{"email": "left@elsewhere.example.net", "reason": "unsubscribe"}, 201)
+	c.call("POST", "/suppressions", m{"email": "left"}, 422)
+	c.call("POST", "/suppressions/batch", m{"emails": []string{"a@elsewhere.example.net", "b@elsewhere.example.net"}}, 201)
 	c.call("GET", "/suppressions?reason=unsubscribe&limit=1", nil, 200)
-	c.call("GET", "/suppressions?address=left@elsewhere.example.net", nil, 200)
+	c.call("GET", "/suppressions?email=left@elsewhere.example.net", nil, 200)
 	c.call("GET", "/suppressions/"+left, nil, 200)
 	c.call("GET", "/suppressions/left@elsewhere.example.net", nil, 200)
 	c.file("/suppressions/import", "text/csv", "email,reason\nd@elsewhere.example.net,bounce\nnobody\n", 200)
@@ -279,7 +279,7 @@ func (c *checked) mail() {
 	c.call("POST", "/sandbox/inbound", m{"raw": "U3ViamVjdDogaGkNCg0KaGkNCg==", "rcpt_to": []string{"nobody@demo.test"}}, 200)
 	c.call("POST", "/sandbox/inbound", m{"raw": "?"}, 422)
 	mails := "/mailboxes/" + in.Recipients[0].Mailbox + "/messages"
-	c.call("GET", mails+"?folder=INBOX&from=elsewhere.example.net&subject=gr&since=2026-01-31T00:00:00Z", nil, 200)
+	c.call("GET", mails+"?folder=INBOX&from=elsewhere.example.net&subject=gr&received_after=2026-01-31T00:00:00Z", nil, 200)
 	c.call("GET", mails+"?folder=nowhere", nil, 422)
 	one := mails + "/" + in.Recipients[0].ID
 	c.call("GET", one, nil, 200)

@@ -63,7 +63,7 @@ func TestWebhooksPage(t *testing.T) {
 		{"/deliveries?limit=1", []string{`"type":"bounce"`}},
 		{"/deliveries/$delivery", []string{`"timeline":[{"number":1`}},
 		{"/redeliver", []string{`"status":"pending"`}},
-		{"/replay?since", []string{`"deliveries":`}},
+		{"/replay?created_after", []string{`"deliveries":`}},
 		{"/rotate-secret", []string{`"secret":"whsec_`, `"old_secret_until":"20`}},
 	}, "localhost:3000", "localhost:"+port)
 }

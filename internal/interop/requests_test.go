@@ -30,7 +30,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"setMailboxPassword": {"password": "Walked-0ver!"},
 		"simulateInbound":    {"from": "walk@elsewhere.example.net", "to": []string{"bob@demo.test"}, "text": "walk", "check_results": map[string]any{"spf": "pass"}},
 		"addSuppression":     {"address": "gone@elsewhere.example.net"},
-		"addSuppressions":    {"addresses": []string{"gone@elsewhere.example.net"}},
+		"addSuppressions":    {"emails": []string{"gone@elsewhere.example.net"}},
 		"createTemplate":     {"name": "walk", "subject": "walk", "text": "walk"},
 		"updateTemplate":     {"text": "walked"},
 		"publishTemplate":    {"version": 1},
@@ -83,7 +83,7 @@ func owned(t *testing.T, s *servertest.Server) map[string]string {
 		"/templates/{id}":    made("/templates", bodies(t, s)["createTemplate"]),
 		"/webhooks/{id}":     made("/webhooks", bodies(t, s)["createWebhook"]),
 		"/migrations/{id}":   made("/migrations", bodies(t, s)["createMigration"]),
-		"/suppressions/{id}": made("/suppressions", map[string]any{"address": "left@elsewhere.example.net"}),
+		"/suppressions/{id}": made("/suppressions", map[string]any{"email": "left@elsewhere.example.net"}),
 		"/threads/{id}": func() string {
 			message := bodies(t, s)["send"]
 			message["thread_id"] = "walked"

@@ -26,7 +26,7 @@ func finished(t *testing.T, c *client.Client, id string) *client.MigrationDetail
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Logf("%s %s %+v", m.Status, m.Error, m.Progress)
+		t.Logf("%s %s %+v", m.Status, m.Detail, m.Progress)
 	}
 	m, err := c.GetMigration(t.Context(), id)
 	if err != nil {

@@ -104,7 +104,7 @@ func TestKilledThreeTimes(t *testing.T) {
 		e := finished(t, s.Client(), m.ID)
 		if e.Status != "completed" || e.Progress.Copied != int64(messages) || e.Progress.Skipped+e.Progress.Failed != 0 ||
 			e.Progress.FoldersDone != folders || e.Progress.MessagesDone != int64(messages) {
-			t.Errorf("it ended as %s %s %+v, %+v", e.Status, e.Error, e.Progress, e.Failures)
+			t.Errorf("it ended as %s %s %+v, %+v", e.Status, e.Detail, e.Progress, e.Failures)
 		}
 		took := time.Since(began)
 		t.Logf("%d messages, %d MB in %v: %.0f messages/s; at most %d MiB resident", messages, bytes/1e6, took.Round(time.Millisecond),

@@ -54,7 +54,7 @@ func TestLargeMessages(t *testing.T) {
 		}
 		e := finished(t, s.Client(), m.ID)
 		if e.Status != "completed" || e.Progress.Copied != int64(messages) || e.Progress.Failed != 0 {
-			t.Fatalf("it ended as %s %s %+v", e.Status, e.Error, e.Progress)
+			t.Fatalf("it ended as %s %s %+v", e.Status, e.Detail, e.Progress)
 		}
 		took, moved := time.Since(began), s.Memory("VmHWM")
 		here := signIn(t, s.Addr("imaps"), box.Address, box.Password)

@@ -107,12 +107,12 @@ func TestWrittenOddly(t *testing.T) {
 			if got := all[i].InternalDate.UTC().Truncate(time.Second).Format(time.DateTime); got != c.want[1] {
 				t.Errorf("%s: date %s", c.about, got)
 			}
-			if c.want[2] != "" && !slices.ContainsFunc(d.Notes, func(n client.MigrationNote) bool { return strings.Contains(n.Note, c.want[2]) }) {
+			if c.want[2] != "" && !slices.ContainsFunc(d.Notes, func(n client.MigrationNote) bool { return strings.Contains(n.Detail, c.want[2]) }) {
 				t.Errorf("%s: no note %q in %+v", c.about, c.want[2], d.Notes)
 			}
 		}
 		for _, n := range d.Notes {
-			if strings.Contains(n.Note, odd) && (n.Messages != 4 || n.UID != 15 || n.Folder != "INBOX") {
+			if strings.Contains(n.Detail, odd) && (n.Messages != 4 || n.UID != 15 || n.Folder != "INBOX") {
 				t.Errorf("%+v", n)
 			}
 		}

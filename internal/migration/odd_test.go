@@ -302,8 +302,8 @@ func TestAllMessagesRefused(t *testing.T) {
 			return ""
 		}))
 		d := finished(t, m.c, m.start(m.box(fmt.Sprintf("all%d", len(what)), 0), dovecotSource(addr, "ann", "none")))
-		if d.Status != "failed" || !strings.Contains(d.Error, words) || d.Progress.Copied != 0 || d.Progress.Failed > 0 {
-			t.Errorf("%s: it ended as %s %q %+v", what, d.Status, d.Error, d.Progress)
+		if d.Status != "failed" || !strings.Contains(d.Detail, words) || d.Progress.Copied != 0 || d.Progress.Failed > 0 {
+			t.Errorf("%s: it ended as %s %q %+v", what, d.Status, d.Detail, d.Progress)
 		}
 	}
 }

@@ -54,8 +54,8 @@ func (m *mover) start(box string, from client.NewMigrationSource) string {
 func (m *mover) ends(box string, from client.NewMigrationSource, status, words string, copied, skipped, failed int64) *client.MigrationDetail {
 	m.Helper()
 	d := finished(m.T, m.c, m.start(box, from))
-	if d.Status != status || !strings.Contains(d.Error, words) || d.Progress.Copied != copied || d.Progress.Skipped != skipped || d.Progress.Failed != failed {
-		m.Fatalf("it ended as %s %q %+v %+v", d.Status, d.Error, d.Progress, d.Failures)
+	if d.Status != status || !strings.Contains(d.Detail, words) || d.Progress.Copied != copied || d.Progress.Skipped != skipped || d.Progress.Failed != failed {
+		m.Fatalf("it ended as %s %q %+v %+v", d.Status, d.Detail, d.Progress, d.Failures)
 	}
 	return d
 }
@@ -91,7 +91,7 @@ func TestTrouble(t *testing.T) {
 		from := ann(m.src.imap, "implicit")
 		from.Password = "Wr0ng-Password"
 		d := m.ends(m.box("wrong", 0), from, "failed", "refuses the user name and the password", 0, 0, 0)
-		if strings.Contains(d.Error, from.Password) {
+		if strings.Contains(d.Detail, from.Password) {
 			t.Error("the password is told")
 		}
 	})
@@ -121,8 +121,8 @@ func TestTrouble(t *testing.T) {
 		seed(t, m.src.login("big"), folders, 300)
 		box := m.box("full", 1)
 		d := finished(t, m.c, m.start(box, dovecotSource(m.src.imap, "big", "implicit")))
-		if d.Status != "failed" || !strings.Contains(d.Error, "mailbox is full") || d.Progress.Copied == 0 || d.Progress.Copied > 250 {
-			t.Fatalf("%s %q %+v", d.Status, d.Error, d.Progress)
+		if d.Status != "failed" || !strings.Contains(d.Detail, "mailbox is full") || d.Progress.Copied == 0 || d.Progress.Copied > 250 {
+			t.Fatalf("%s %q %+v", d.Status, d.Detail, d.Progress)
 		}
 		more := 100
 		if _, err := m.c.UpdateMailbox(t.Context(), box, client.MailboxChange{QuotaMB: &more}); err != nil {
@@ -138,7 +138,7 @@ func TestTrouble(t *testing.T) {
 		defer func() { m.s.Folders.MaxMessages = folder.DefaultMaxMessages }()
 		d := finished(t, m.c, m.start(m.box("narrow", 0), dovecotSource(m.src.imap, "wide", "implicit")))
 		if d.Status != "completed" || len(d.Failures) == 0 {
-			t.Fatalf("%s %q %+v", d.Status, d.Error, d.Failures)
+			t.Fatalf("%s %q %+v", d.Status, d.Detail, d.Failures)
 		}
 		full := 0
 		for _, f := range d.Folders {
@@ -259,7 +259,7 @@ func (m *mover) poisoned() {
 		}
 	})
 	d := m.ends(m.box("poisoned", 0), dovecotSource(fake, "ivy", "none"), "completed", "", 40, 0, 1)
-	if len(d.Failures) != 1 || d.Failures[0].UID != 21 || !strings.Contains(d.Failures[0].Reason, "broke off") || died.Load() < 8 {
+	if len(d.Failures) != 1 || d.Failures[0].UID != 21 || !strings.Contains(d.Failures[0].Detail, "broke off") || died.Load() < 8 {
 		m.Errorf("%+v after %d breaks", d.Failures, died.Load())
 	}
 }
@@ -297,7 +297,7 @@ func (m *mover) renumbered() {
 		m.Fatal(err)
 	}
 	d := m.ends(box, from, "completed", "", 5, 40, 1)
-	if len(d.Failures) != 1 || d.Failures[0].UID != 46 || !strings.Contains(d.Failures[0].Reason, "larger than 50 MB") {
+	if len(d.Failures) != 1 || d.Failures[0].UID != 46 || !strings.Contains(d.Failures[0].Detail, "larger than 50 MB") {
 		m.Errorf("%+v", d.Failures)
 	}
 	m.ends(box, from, "completed", "", 0, 45, 1)
@@ -424,8 +424,8 @@ func TestLies(t *testing.T) {
 			var sent atomic.Int64
 			addr := serve(t, func(c net.Conn) { lie(c, &sent) })
 			d := finished(t, m.c, m.start(box, dovecotSource(addr, "ann", "none")))
-			if d.Status != "failed" || d.Error == "" || d.Progress.Copied != 0 {
-				t.Errorf("%s %q", d.Status, d.Error)
+			if d.Status != "failed" || d.Detail == "" || d.Progress.Copied != 0 {
+				t.Errorf("%s %q", d.Status, d.Detail)
 			}
 			if n := sent.Load(); n > 64<<20 {
 				t.Errorf("%d bytes were taken", n)

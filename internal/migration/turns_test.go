@@ -155,8 +155,8 @@ func TestNoLongerWanted(t *testing.T) {
 			t.Fatal(err)
 		}
 		d := finished(t, m.c, id.String())
-		if _, inHand, password := state(); d.Status != "cancelled" || d.Error != "The mailbox was deleted." || inHand || password {
-			t.Errorf("it ended as %s %q, leased: %t, password: %t", d.Status, d.Error, inHand, password)
+		if _, inHand, password := state(); d.Status != "cancelled" || d.Detail != "The mailbox was deleted." || inHand || password {
+			t.Errorf("it ended as %s %q, leased: %t, password: %t", d.Status, d.Detail, inHand, password)
 		}
 		if told := m.told(id.String()); len(told) != 1 || told[0].Status != "cancelled" || told[0].Copied != d.Progress.Copied {
 			t.Errorf("told: %+v", told)

@@ -35,7 +35,7 @@ func TestDelayInTimeline(t *testing.T) {
 		}
 		got := s.API("GET", "/outbound/messages/"+m.ID.String(), nil)
 		text := string(got.Body)
-		if strings.Count(text, `"stage":"delay"`) != 1 || !strings.Contains(text, `"smtp_code":451,"enhanced_code":"4.4.1","reply":"no answer"`) ||
+		if strings.Count(text, `"stage":"delay"`) != 1 || !strings.Contains(text, `"smtp_code":451,"enhanced_code":"4.4.1","diagnostic":"no answer"`) ||
 			!strings.Contains(text, `"status":"delivered"`) || strings.Contains(text, `"status":"deferred"`) {
 			t.Errorf("%s", text)
 		}
@@ -84,7 +84,7 @@ func TestLongTimeline(t *testing.T) {
 		if n := strings.Count(text, "S: conversation "); n != 65 || !strings.Contains(text, "S: conversation 250.") || !strings.Contains(text, "S: conversation 186.") {
 			t.Errorf("%d bytes with %d conversations", len(text), n)
 		}
-		if n := strings.Count(text, `"attempt":`); n != 100 || !strings.Contains(text, "reply 250.") || !strings.Contains(text, "reply 151.") {
+		if n := strings.Count(text, `"number":`); n != 100 || !strings.Contains(text, "reply 250.") || !strings.Contains(text, "reply 151.") {
 			t.Errorf("%d attempts are shown: %.2000s", n, text)
 		}
 	})

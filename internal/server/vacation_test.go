@@ -271,7 +271,7 @@ func TestVacationIsSilent(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if a := s.API("POST", "/suppressions", map[string]any{"address": "listed@away.example.net"}); a.Status != 201 {
+		if a := s.API("POST", "/suppressions", map[string]any{"email": "listed@away.example.net"}); a.Status != 201 {
 			t.Fatalf("%d %s", a.Status, a.Body)
 		}
 		pass := map[string]string{"spf": "pass"}

@@ -15,7 +15,7 @@ import (
 
 // Attachment is a file in a message: any part that is not its text.
 type Attachment struct {
-	N           int                `json:"n" doc:"Its number in the message, 0 for the first." example:"0"`
+	Number      int                `json:"number" doc:"Its number in the message, 0 for the first." example:"0"`
 	Filename    string             `json:"filename" doc:"The name that the sender gave it, without folders and control characters; empty if it has none. Two files may have the same." example:"invoice.pdf"`
 	ContentType string             `json:"content_type" doc:"The media type that the sender claims." example:"application/pdf"`
 	Size        int64              `json:"size" doc:"In bytes when decoded; of broken base64, and of large files in quoted-printable or uuencode, about." example:"48211"`
@@ -37,7 +37,7 @@ const (
 )
 
 func (s *messageReader) attachment(p *message.Part, n int) (Attachment, error) {
-	f := Attachment{N: n, Filename: attachmentName(limitParams(p).Filename()), ContentType: "application/octet-stream", Disposition: "attachment"}
+	f := Attachment{Number: n, Filename: attachmentName(limitParams(p).Filename()), ContentType: "application/octet-stream", Disposition: "attachment"}
 	typ, subtype := p.MediaType()
 	if media := typ + "/" + subtype; len(media) <= maxMediaType {
 		f.ContentType = media

@@ -82,7 +82,7 @@ func EmptyContent() Content {
 // SetURLs sets the URL of each attachment, below the message's URL.
 func (c *Content) SetURLs(message string) {
 	for i := range c.Attachments {
-		c.Attachments[i].URL = apijson.NullString(message + "/attachments/" + strconv.Itoa(c.Attachments[i].N))
+		c.Attachments[i].URL = apijson.NullString(message + "/attachments/" + strconv.Itoa(c.Attachments[i].Number))
 	}
 }
 

@@ -71,7 +71,7 @@ func check(t *testing.T, mail []byte) (summary.Summary, summary.Content) {
 		bounded("a file's name", f.Filename, 255)
 		bounded("a file's type", f.ContentType, 127)
 		bounded("a file's id", string(f.ContentID), 255)
-		if f.N != i || f.Size < 0 || f.Size > int64(len(mail)) || strings.ContainsAny(f.Filename, `/\`) || f.Disposition != "inline" && f.Disposition != "attachment" {
+		if f.Number != i || f.Size < 0 || f.Size > int64(len(mail)) || strings.ContainsAny(f.Filename, `/\`) || f.Disposition != "inline" && f.Disposition != "attachment" {
 			t.Fatalf("file %d is %+v", i, f)
 		}
 	}

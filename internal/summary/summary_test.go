@@ -45,7 +45,7 @@ func shown(text *string, more bool) string {
 func list(c summary.Content) string {
 	var lines []string
 	for _, f := range c.Attachments {
-		line := fmt.Sprintf("%d %q %s %d %s", f.N, f.Filename, f.ContentType, f.Size, f.Disposition)
+		line := fmt.Sprintf("%d %q %s %d %s", f.Number, f.Filename, f.ContentType, f.Size, f.Disposition)
 		if f.ContentID != "" {
 			line += " cid:" + string(f.ContentID)
 		}
@@ -349,7 +349,7 @@ Content-Type: application/pdf
 		if err != nil || !ok {
 			t.Fatal(n, ok, err)
 		}
-		if err := iotest.TestReader(r, []byte(want)); err != nil || f.N != n || f.Size != int64(len(want)) {
+		if err := iotest.TestReader(r, []byte(want)); err != nil || f.Number != n || f.Size != int64(len(want)) {
 			t.Errorf("file %d, %+v: %v", n, f, err)
 		}
 	}
