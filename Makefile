@@ -53,6 +53,7 @@ test-packages: ## Install the packages that the tests need: Debian's (script/tes
 	@script/exim >/dev/null
 	@script/npm-packages internal/interop/testdata/imapflow >/dev/null
 	@script/npm-packages internal/interop/testdata/readers >/dev/null
+	@script/npm-packages internal/interop/testdata/typescript >/dev/null
 
 .PHONY: check
 check: fmt-check vet lint sizes test ## Everything that must hold before a change lands
