@@ -56,8 +56,7 @@ type StatsCounts struct {
 	ComplaintRate *float64 `json:"complaint_rate"` // nil if nothing was delivered
 }
 
-// GetStats returns statistics by day or hour. Its cost doesn't depend on the volume sent.
-func (c *Client) GetStats(ctx context.Context, q StatsQuery) (*Stats, error) {
+func (q StatsQuery) query() url.Values {
 	params := url.Values{}
 	set(params, "by", q.By)
 	set(params, "domain_id", q.DomainID)
@@ -67,5 +66,10 @@ func (c *Client) GetStats(ctx context.Context, q StatsQuery) (*Stats, error) {
 			params.Set(name, at.UTC().Format(time.RFC3339Nano))
 		}
 	}
-	return do[Stats](ctx, c, call{method: http.MethodGet, path: "/stats", query: params})
+	return params
+}
+
+// GetStats returns statistics by day or hour. Its cost doesn't depend on the volume sent.
+func (c *Client) GetStats(ctx context.Context, q StatsQuery) (*Stats, error) {
+	return do[Stats](ctx, c, call{method: http.MethodGet, path: "/stats", query: q.query()})
 }

@@ -35,6 +35,8 @@ func (a *API) eventRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/events", id: "listEvents", scope: "events.read",
 		summary: "List events", description: "What happened, newest first unless `order` says otherwise. Each event comes to webhooks with the same id and data. A page may be short although `has_more` is true: " +
 			"it holds about 2 MiB, and with several filters a request looks at a bounded number of events. With `order=asc` and `after` a client reads on from the last event that it has, by its id or the last `next_cursor`: later pages have each event that follows once, whichever node wrote it and however late it was committed. A cursor is a 422 with the code `cursor_expired` once events after it are no longer kept. Events are kept for some days: 30, unless the service says otherwise. " + contentScopeNote}, a.listEvents)
+	handleExport(r, operation{path: "/events/export", id: "exportEvents", scope: "events.read",
+		summary: "Export events", description: "All that the list has, by the same filters. " + contentScopeNote}, a.exportEvents)
 	stream := operation{method: "GET", path: "/events/stream", id: "streamEvents", scope: "events.read", responseMedia: "text/event-stream",
 		summary: "Stream events", description: "Server-Sent Events, in order, each once: `id` is where to go on, `event` the type, `data` the same JSON that webhooks get. " +
 			"A client that comes back sends the last id as `Last-Event-ID` (or `after`) and misses nothing that is still kept; without it the stream begins with what happens next, " +
@@ -98,6 +100,21 @@ func (a *API) restrictToKeyDomain(ctx context.Context, p account.Principal, f *e
 type listEventsInput struct {
 	pageParams
 	eventFilterParams
+	eventTimeParams
+}
+
+type exportEventsInput struct {
+	exportOrderParams
+	eventFilterParams
+	eventTimeParams
+}
+
+func (a *API) exportEvents(ctx context.Context, p account.Principal, in *exportEventsInput, after string) (listResponse[eventResponse], error) {
+	return a.listEvents(ctx, p, &listEventsInput{in.page(after), in.eventFilterParams, in.eventTimeParams})
+}
+
+// eventTimeParams selects events by their time.
+type eventTimeParams struct {
 	CreatedAfter  string `query:"created_after" format:"date-time" doc:"Only what happened at this time or later." example:"2026-01-31T00:00:00Z"`
 	CreatedBefore string `query:"created_before" format:"date-time" doc:"Only what happened before this time." example:"2026-02-28T00:00:00Z"`
 }

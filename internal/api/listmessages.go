@@ -15,6 +15,20 @@ import (
 
 type listMessagesInput struct {
 	pageParams
+	messageFilterParams
+}
+
+type exportMessagesInput struct {
+	exportOrderParams
+	messageFilterParams
+}
+
+func (a *API) exportMessages(ctx context.Context, p account.Principal, in *exportMessagesInput, after string) (listResponse[messageResponse], error) {
+	return a.listMessages(ctx, p, &listMessagesInput{in.page(after), in.messageFilterParams})
+}
+
+// messageFilterParams selects sent messages.
+type messageFilterParams struct {
 	Recipient     []string          `query:"recipient" doc:"Only messages to one of these addresses, in any case, or to any address of these domains; separated by commas, at most 10." example:"bob@example.org"`
 	From          []string          `query:"from" doc:"Only messages from one of these addresses, in any case, or from any address of these domains; separated by commas, at most 10." example:"you@example.com"`
 	Subject       string            `query:"subject" doc:"Only messages whose subject has all of these words, in any order and case. Words are whole; only the first 32 of a subject count." example:"order shipped"`
@@ -30,7 +44,7 @@ type listMessagesInput struct {
 }
 
 // filter converts the query, except for the ids, and adds all faults to bad.
-func (in *listMessagesInput) filter(bad *fault.FieldErrors) index.Filter {
+func (in *messageFilterParams) filter(bad *fault.FieldErrors) index.Filter {
 	f := index.Filter{
 		Recipients: in.Recipient, From: in.From, Subject: in.Subject, Metadata: in.Metadata,
 		MetadataKeys: in.MetadataKey, Tags: in.Tags, Thread: in.ThreadID,

@@ -59,6 +59,21 @@ type mailboxAttachmentInput struct {
 type listMailboxMessagesInput struct {
 	idParams
 	pageParams
+	mailFilterParams
+}
+
+type exportMailboxMessagesInput struct {
+	idParams
+	exportOrderParams
+	mailFilterParams
+}
+
+func (a *API) exportMailboxMessages(ctx context.Context, p account.Principal, in *exportMailboxMessagesInput, after string) (listResponse[mailboxMessageSummaryResponse], error) {
+	return a.listMailboxMessages(ctx, p, &listMailboxMessagesInput{in.idParams, in.page(after), in.mailFilterParams})
+}
+
+// mailFilterParams selects messages in a mailbox.
+type mailFilterParams struct {
 	Folder        string `query:"folder" doc:"Only what this folder shows. A name below another has a / between them." example:"INBOX"`
 	ReceivedAfter string `query:"received_after" format:"date-time" doc:"Only what came to the mailbox at this time or later." example:"2026-01-31T00:00:00Z"`
 	From          string `query:"from" doc:"Only messages by this author, in any case, or by any author of this domain." example:"bob@example.org"`
@@ -74,6 +89,8 @@ func (a *API) mailRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/messages", id: "listMailboxMessages", scope: scope,
 		summary: "List the messages in a mailbox", description: "In all folders, the last to come first. All that is asked for must hold. " +
 			"A page may be short, or empty, although `has_more` is true, when few of many messages are right: go on with the cursor."}, a.listMailboxMessages)
+	handleExport(r, operation{path: "/mailboxes/{id}/messages/export", id: "exportMailboxMessages", scope: scope,
+		summary: "Export the list of messages in a mailbox", description: "All that the list has, by the same filters. The messages themselves are exported by `/mailboxes/{id}/export`."}, a.exportMailboxMessages)
 	handle(r, operation{method: "GET", path: "/mailboxes/{id}/messages/{message}", id: "getMailboxMessage", scope: scope,
 		summary: "Show a message in a mailbox", description: "Its header, its texts and a list of its files, as in the `inbound_email` event. " +
 			"Reading it here doesn't mark it as read. What the service itself wrote to whoever reads the mailbox is a 403 with the code `service_message`."}, a.getMailboxMessage)

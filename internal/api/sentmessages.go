@@ -82,6 +82,8 @@ func (a *API) messageRoutes(r *router) {
 	handle(r, operation{method: "GET", path: "/outbound/messages", id: "listMessages", scope: "messages.read",
 		summary: "List and find sent messages", description: "Those of the API and those that mailboxes submitted. All that is asked for must hold. " +
 			"A page may be short, or empty, although `has_more` is true, when few of many messages are right: go on with the cursor. A message is kept for some days after its last delivery has ended: 30, unless the service says otherwise."}, a.listMessages)
+	handleExport(r, operation{path: "/outbound/messages/export", id: "exportMessages", scope: "messages.read",
+		summary: "Export sent messages", description: "All that the list has, by the same filters."}, a.exportMessages)
 	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
 		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
 	handleFile(r, operation{method: "GET", path: "/outbound/messages/{id}/raw", id: "getMessageRaw", scope: "mail.read", responseMedia: "message/rfc822",

@@ -56,6 +56,18 @@ func (a *API) statsRoutes(r *router) {
 		summary: "Show figures by day or hour", description: "How much was sent and arrived, and what became of it, each thing counted where it happened: a mail that was accepted " +
 			"on Monday and bounced on Tuesday is accepted on Monday and bounced on Tuesday. A delivery may be counted in several states: first deferred, then delivered. " +
 			"No figure is an estimate. A key of one domain sees the figures of that domain."}, a.getStats)
+	handleExport(r, operation{path: "/stats/export", id: "exportStats", scope: "stats.read",
+		summary: "Export figures by day or hour", description: "The periods, oldest first, by the same parameters; without the totals."}, a.exportStats)
+}
+
+type exportStatsInput struct {
+	exportParams
+	getStatsInput
+}
+
+func (a *API) exportStats(ctx context.Context, p account.Principal, in *exportStatsInput, _ string) (listResponse[statsPeriod], error) {
+	out, err := a.getStats(ctx, p, &in.getStatsInput)
+	return listResponse[statsPeriod]{Data: out.Data}, err
 }
 
 // maxPeriods is the maximum number of periods in one request: a month of hours, or two years of

@@ -3,6 +3,7 @@
 package clienttest
 
 import (
+	"io"
 	"strings"
 
 	"github.com/mailstead/mailstead/client"
@@ -40,6 +41,24 @@ func (h *fixture) suppressions() {
 	h.want("exporting", h.c.ExportSuppressions(ctx, &out))
 	if !strings.Contains(out.String(), "imported@example.org") || !strings.Contains(out.String(), "left@example.org") {
 		h.Errorf("exported %s", out.String())
+	}
+	boxes := collect(h, h.c.Mailboxes(ctx, client.MailboxFilter{}))
+	for what, export := range map[string]func(io.Writer) error{
+		"id,mailbox_id,status": func(to io.Writer) error {
+			return h.c.ExportMessages(ctx, client.MessageFilter{}, client.CSV, to)
+		},
+		"id,type,timestamp": func(to io.Writer) error {
+			return h.c.ExportEvents(ctx, client.EventFilter{Types: []string{client.EventBounce}}, client.CSV, to)
+		},
+		"id,mailbox_id,thread_id": func(to io.Writer) error {
+			return h.c.ExportMailboxMessages(ctx, boxes[0].ID, client.MailFilter{}, client.CSV, to)
+		},
+		`{"period":`: func(to io.Writer) error { return h.c.ExportStats(ctx, client.StatsQuery{}, "", to) },
+	} {
+		var file strings.Builder
+		if err := export(&file); err != nil || !strings.HasPrefix(file.String(), what) {
+			h.Errorf("%s: %v %s", what, err, file.String())
+		}
 	}
 	if all := collect(h, h.c.Suppressions(ctx, client.SuppressionFilter{Reasons: []client.Reason{client.Bounce}, Email: "imported@example.org"})); len(all) != 1 {
 		h.Errorf("found %+v", all)

@@ -23,7 +23,7 @@ func TestDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, media := range []string{"text/dns", "text/csv", "message/rfc822", "application/octet-stream", "text/event-stream", "application/x-apple-aspen-config", "application/mbox", "application/x-tar"} {
+	for _, media := range []string{"text/dns", "text/csv", "message/rfc822", "application/octet-stream", "text/event-stream", "application/x-apple-aspen-config", "application/mbox", "application/x-ndjson", "application/x-tar"} {
 		former := openapi3filter.RegisteredBodyDecoder(media)
 		openapi3filter.RegisterBodyDecoder(media, openapi3filter.PlainBodyDecoder)
 		defer func() {
@@ -141,6 +141,8 @@ func (c *checked) sending() (sent string) {
 	c.call("POST", "/outbound/send", m{"from_email": "me@elsewhere.example.net", "to": []string{"bob@demo.test"}, "subject": "s", "text": "t"}, 403)
 	quiet(c.t, c.s)
 	c.call("GET", "/outbound/messages", nil, 200)
+	c.call("GET", "/outbound/messages/export", nil, 200)
+	c.call("GET", "/outbound/messages/export?format=csv", nil, 200)
 	c.call("GET", "/outbound/messages/"+sent, nil, 200)
 	c.call("GET", "/outbound/messages/"+sent+"/raw", nil, 200)
 	c.call("GET", "/outbound/messages?after=nonsense", nil, 422)
@@ -157,6 +159,8 @@ func (c *checked) events(sent, shop string) {
 		return ""
 	})
 	c.call("GET", "/events?type=delivery_status&message="+sent, nil, 200)
+	c.call("GET", "/events/export", nil, 200)
+	c.call("GET", "/stats/export?format=csv", nil, 200)
 	c.call("GET", "/stats", nil, 200)
 	c.call("GET", "/stats?by=hour&from="+time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)+"&domain_id="+shop, nil, 200)
 	c.call("GET", "/stats?starts_at=2020-01-01T00:00:00Z", nil, 422)
@@ -279,6 +283,7 @@ func (c *checked) mail() {
 	c.call("POST", "/sandbox/inbound", m{"raw": "U3ViamVjdDogaGkNCg0KaGkNCg==", "rcpt_to": []string{"nobody@demo.test"}}, 200)
 	c.call("POST", "/sandbox/inbound", m{"raw": "?"}, 422)
 	mails := "/mailboxes/" + in.Recipients[0].Mailbox + "/messages"
+	c.call("GET", mails+"/export?format=csv", nil, 200)
 	c.call("GET", mails+"?folder=INBOX&from=elsewhere.example.net&subject=gr&received_after=2026-01-31T00:00:00Z", nil, 200)
 	c.call("GET", mails+"?folder=nowhere", nil, 422)
 	one := mails + "/" + in.Recipients[0].ID
