@@ -9,6 +9,7 @@ import (
 	"iter"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -17,7 +18,7 @@ type Message struct {
 	ID         string          `json:"id"`
 	MailboxID  string          `json:"mailbox_id"` // mailbox that submitted it; "" for the API
 	Status     State           `json:"status"`     // first recipient state that is not final, else the worst
-	From       string          `json:"from"`
+	From       []Address       `json:"from"`       // authors, as the header names them
 	Subject    string          `json:"subject"`
 	MessageID  string          `json:"message_id"` // header field, with angle brackets
 	ThreadID   string          `json:"thread_id"`  // "" if it has none
@@ -31,6 +32,16 @@ type Message struct {
 	TemplateVersion int       `json:"template_version"`
 	CreatedAt       time.Time `json:"created_at"`
 	Omitted         bool      `json:"content_omitted"` // forwarded, and the key may not read mail: From and Subject are empty
+
+	// Only from GetMessage:
+
+	To []Address `json:"to"` // as the header names them, like Cc
+	Cc []Address `json:"cc"`
+	MessageContent
+	ContentStatus string `json:"content_status"` // available, omitted (the key may not read mail) or lost
+	RawURL        string `json:"raw_url"`
+	EventsURL     string `json:"events_url"`
+	ThreadURL     string `json:"thread_url"` // "" if it has no thread
 }
 
 // Recipient is a recipient of a message, with the state of the delivery.
@@ -117,7 +128,8 @@ func (c *Client) Messages(ctx context.Context, f MessageFilter) iter.Seq2[Messag
 	return walk(func(p Paging) (*Page[Message], error) { return c.ListMessages(ctx, f, p) })
 }
 
-// GetMessage returns a sent message, with every attempt and its SMTP transcript.
+// GetMessage returns a sent message, with every attempt and its SMTP transcript, and with its content
+// if the key has the scope mail.read.
 func (c *Client) GetMessage(ctx context.Context, id string) (*Message, error) {
 	return do[Message](ctx, c, call{method: http.MethodGet, path: "/outbound/messages/{id}", id: id})
 }
@@ -143,6 +155,12 @@ func (c *Client) CancelMessage(ctx context.Context, id string) (*Message, error)
 // incomplete.
 func (c *Client) GetMessageRaw(ctx context.Context, id string, to io.Writer) error {
 	return c.run(ctx, call{method: http.MethodGet, path: "/outbound/messages/{id}/raw", id: id, into: to})
+}
+
+// GetMessageAttachment writes the n-th file of a sent message, decoded. After an error it is
+// incomplete.
+func (c *Client) GetMessageAttachment(ctx context.Context, id string, n int, to io.Writer) error {
+	return c.run(ctx, call{method: http.MethodGet, path: "/outbound/messages/{id}/attachments/" + strconv.Itoa(n), id: id, into: to})
 }
 
 // RetryMessage retries a message at once, for all recipients that are deferred or have failed on

@@ -61,7 +61,7 @@ type QueueDelivery struct {
 	EnhancedCode  string     `json:"enhanced_code"`
 	Diagnostic    string     `json:"diagnostic"`
 	RemoteMTA     string     `json:"remote_mta"`
-	From          string     `json:"from"`   // "" if the message is deleted
+	From          []Address  `json:"from"`   // empty if the message is deleted
 	Sender        string     `json:"sender"` // MAIL FROM of a submission; "" for the API
 	Subject       string     `json:"subject"`
 	MessageID     string     `json:"message_id"`
@@ -74,7 +74,7 @@ type QueueMessage struct {
 	ID         string      `json:"id"`
 	AccountID  string      `json:"account_id"`
 	Status     State       `json:"status"`
-	From       string      `json:"from"`   // "" if the message is deleted
+	From       []Address   `json:"from"`   // empty if the message is deleted
 	Sender     string      `json:"sender"` // MAIL FROM of a submission; "" for the API
 	Subject    string      `json:"subject"`
 	MessageID  string      `json:"message_id"`

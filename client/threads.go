@@ -6,6 +6,7 @@ import (
 	"context"
 	"iter"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -20,26 +21,35 @@ type Thread struct {
 // ThreadMessage is a message of a thread, sent or received. A message to your own mailbox appears
 // twice: as sent and as received.
 type ThreadMessage struct {
-	ID        string    `json:"id"`         // id of the sent message, or as in its inbound_email event
-	Direction string    `json:"direction"`  // outbound or inbound
-	Status    State     `json:"status"`     // for a sent message; else ""
-	MailboxID string    `json:"mailbox_id"` // mailbox that submitted or received it; "" for the API
-	MessageID string    `json:"message_id"` // header field; "" if it has none
-	From      string    `json:"from"`
-	To        []string  `json:"to"`
-	Cc        []string  `json:"cc"`
-	Bcc       []string  `json:"bcc"` // for a sent message
-	Subject   string    `json:"subject"`
-	Size      int64     `json:"size"` // bytes of the whole message
-	CreatedAt time.Time `json:"created_at"`
-	Omitted   bool      `json:"content_omitted"` // received or forwarded, and the key may not read mail: From and Subject are empty
+	ID            string    `json:"id"`         // id of the sent message, or as in its inbound_email event
+	Direction     string    `json:"direction"`  // outbound or inbound
+	Status        State     `json:"status"`     // for a sent message; else ""
+	MailboxID     string    `json:"mailbox_id"` // mailbox that submitted or received it; "" for the API
+	MessageID     string    `json:"message_id"` // header field; "" if it has none
+	From          []Address `json:"from"`
+	To            []Address `json:"to"`
+	Cc            []Address `json:"cc"`
+	Bcc           []Address `json:"bcc"` // for a sent message
+	Subject       string    `json:"subject"`
+	Text          *string   `json:"text"` // only with ExpandText; nil if it has none
+	TextTruncated bool      `json:"text_truncated"`
+	Size          int64     `json:"size"` // bytes of the whole message
+	CreatedAt     time.Time `json:"created_at"`
+	Omitted       bool      `json:"content_omitted"` // received or forwarded, and the key may not read mail: From and Subject are empty
 }
 
+// ExpandText makes GetThread return the plain text of each message. It needs the scope mail.read.
+const ExpandText = "messages.text"
+
 // GetThread returns a page of a thread: the oldest messages, or those after p.After. It ignores
-// p.Before.
-func (c *Client) GetThread(ctx context.Context, id string, p Paging) (*Thread, error) {
+// p.Before. expand names what to return beside the usual fields: ExpandText.
+func (c *Client) GetThread(ctx context.Context, id string, p Paging, expand ...string) (*Thread, error) {
 	p.Before = ""
-	return do[Thread](ctx, c, call{method: http.MethodGet, path: "/threads/{id}", id: id, query: p.into(nil)})
+	q := p.into(nil)
+	if len(expand) > 0 {
+		q.Set("expand", strings.Join(expand, ","))
+	}
+	return do[Thread](ctx, c, call{method: http.MethodGet, path: "/threads/{id}", id: id, query: q})
 }
 
 // ThreadMessages iterates over all messages of a thread, oldest first. It stops after an error.

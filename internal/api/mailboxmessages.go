@@ -53,7 +53,7 @@ type mailboxMessageInput struct {
 
 type mailboxAttachmentInput struct {
 	mailboxMessageInput
-	N string `path:"n" doc:"The file's number, n in the message's attachments."`
+	N string `path:"n" doc:"The file's number in the message's attachments."`
 }
 
 type listMailboxMessagesInput struct {

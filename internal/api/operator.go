@@ -13,6 +13,7 @@ import (
 	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/queue"
 	"github.com/mailstead/mailstead/internal/queue/admin"
+	"github.com/mailstead/mailstead/internal/summary"
 )
 
 // operatorRoutes registers the endpoints for operators: the queue of all accounts, and the
@@ -153,7 +154,7 @@ type QueueDeliveryResponse struct {
 	EnhancedCode  apijson.NullString `json:"enhanced_code" doc:"Of the last answer (RFC 3463)." example:"4.7.1"`
 	Diagnostic    apijson.NullString `json:"diagnostic" doc:"The last answer, or what the trouble was." example:"try again later"`
 	RemoteMTA     apijson.NullString `json:"remote_mta" doc:"Who gave it." example:"mx.example.net"`
-	From          string             `json:"from" doc:"The sender in the message's header; empty if the message is gone." example:"you@example.com"`
+	From          []summary.Address  `json:"from" doc:"The author in the message's header; empty if the message is gone."`
 	Sender        *string            `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
 	Subject       string             `json:"subject" doc:"The subject line." example:"Your order"`
 	MessageID     string             `json:"message_id" doc:"The Message-ID header field."`
@@ -166,7 +167,7 @@ func NewQueueDeliveryResponse(e admin.Entry) QueueDeliveryResponse {
 	out := QueueDeliveryResponse{
 		Message: e.Message, AccountID: e.Account, Recipient: e.Recipient, Destination: e.Destination, Status: e.State, Held: e.Held,
 		Attempts: e.Attempts, ExpiresAt: utcTime(e.ExpiresAt), SMTPCode: apijson.NullInt(e.Code), EnhancedCode: apijson.NullString(e.Enhanced), Diagnostic: apijson.NullString(e.Reply), RemoteMTA: apijson.NullString(e.Remote),
-		From: e.View.From, Sender: optionalString(e.View.Sender), Subject: e.View.Subject, MessageID: e.View.MessageID, Size: int(e.View.Size),
+		From: summary.ParseAddresses(e.View.From), Sender: optionalString(e.View.Sender), Subject: e.View.Subject, MessageID: e.View.MessageID, Size: int(e.View.Size),
 		CreatedAt: utcTime(e.AcceptedAt),
 	}
 	if !e.Held && e.State != queue.Sending {
@@ -251,7 +252,7 @@ type QueueMessageResponse struct {
 	ID         db.ID                     `json:"id" doc:"The message's id."`
 	AccountID  db.ID                     `json:"account_id" doc:"Whose mail it is."`
 	Status     queue.State               `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
-	From       string                    `json:"from" doc:"The sender in the header; empty if the message is gone." example:"you@example.com"`
+	From       []summary.Address         `json:"from" doc:"The author in the header; empty if the message is gone."`
 	Sender     *string                   `json:"sender" doc:"MAIL FROM of a submission; null for API mail and for the null sender." example:"you@example.com"`
 	Subject    string                    `json:"subject" doc:"The subject line." example:"Your order"`
 	MessageID  string                    `json:"message_id" doc:"The Message-ID header field."`
@@ -275,7 +276,7 @@ func (a *API) getQueueMessage(ctx context.Context, _ account.Principal, in *idPa
 // NewQueueMessageResponse returns the JSON form.
 func NewQueueMessageResponse(m admin.MessageDetails) QueueMessageResponse {
 	out := QueueMessageResponse{
-		ID: m.ID, AccountID: m.Account, Status: m.Status, From: m.View.From, Sender: optionalString(m.View.Sender), Subject: m.View.Subject,
+		ID: m.ID, AccountID: m.Account, Status: m.Status, From: summary.ParseAddresses(m.View.From), Sender: optionalString(m.View.Sender), Subject: m.View.Subject,
 		MessageID: m.View.MessageID, Size: int(m.View.Size), Recipients: newRecipientDetailResponses(m.Deliveries, m.Attempts), CreatedAt: utcTime(m.ID.Time()),
 	}
 	return out

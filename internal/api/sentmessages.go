@@ -4,33 +4,37 @@ package api
 
 import (
 	"context"
+	"net/url"
 	"time"
 
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/apijson"
+	"github.com/mailstead/mailstead/internal/blob"
 	"github.com/mailstead/mailstead/internal/db"
+	"github.com/mailstead/mailstead/internal/fault"
 	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/summary"
 	"github.com/mailstead/mailstead/internal/web"
 )
 
 // MessageFields are the fields common to all responses about a sent message.
 type MessageFields struct {
-	ID              db.ID           `json:"id" doc:"The message's id."`
-	MailboxID       *db.ID          `json:"mailbox_id" doc:"The mailbox that submitted it; null for the API."`
-	Status          queue.State     `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
-	From            string          `json:"from" doc:"The sender." example:"you@example.com"`
-	Subject         string          `json:"subject" doc:"The subject line." example:"Your order"`
-	MessageID       string          `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
-	ThreadID        *string         `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
-	Metadata        jsonObject      `json:"metadata" doc:"As it was given with the send."`
-	Tags            []string        `json:"tags" doc:"As they were given with the send, each once." example:"welcome"`
-	Size            int64           `json:"size" doc:"Of the whole message, in bytes."`
-	TemplateID      *db.ID          `json:"template_id" doc:"The template that it was made of; null for none."`
-	TemplateVersion apijson.NullInt `json:"template_version" doc:"The version of that template; null for none." example:"3"`
-	SendAt          *time.Time      `json:"send_at" doc:"When it will be sent, while it is scheduled; else null."`
-	ContentOmitted  bool            `json:"content_omitted" doc:"Whether the message was forwarded and the key lacks the scope mail.read: from and subject are empty and transcripts null then."`
-	CreatedAt       time.Time       `json:"created_at" doc:"When it was accepted."`
+	ID              db.ID             `json:"id" doc:"The message's id."`
+	MailboxID       *db.ID            `json:"mailbox_id" doc:"The mailbox that submitted it; null for the API."`
+	Status          queue.State       `json:"status" doc:"Derived from the recipients: the first that is open, else the worst."`
+	From            []summary.Address `json:"from" doc:"The author, as the header names it; empty if that can't be read."`
+	Subject         string            `json:"subject" doc:"The subject line." example:"Your order"`
+	MessageID       string            `json:"message_id" doc:"The Message-ID header field." example:"<0192f0c1-7a6e-7c3a-b1f2-5a0d9e6c4b21@example.com>"`
+	ThreadID        *string           `json:"thread_id" doc:"The thread it belongs to; null if it has none."`
+	Metadata        jsonObject        `json:"metadata" doc:"As it was given with the send."`
+	Tags            []string          `json:"tags" doc:"As they were given with the send, each once." example:"welcome"`
+	Size            int64             `json:"size" doc:"Of the whole message, in bytes."`
+	TemplateID      *db.ID            `json:"template_id" doc:"The template that it was made of; null for none."`
+	TemplateVersion apijson.NullInt   `json:"template_version" doc:"The version of that template; null for none." example:"3"`
+	SendAt          *time.Time        `json:"send_at" doc:"When it will be sent, while it is scheduled; else null."`
+	ContentOmitted  bool              `json:"content_omitted" doc:"Whether the message was forwarded and the key lacks the scope mail.read: from and subject are empty and transcripts null then."`
+	CreatedAt       time.Time         `json:"created_at" doc:"When it was accepted."`
 }
 
 type messageResponse struct {
@@ -41,6 +45,13 @@ type messageResponse struct {
 type messageDetailResponse struct {
 	MessageFields
 	Recipients []recipientDetailResponse `json:"recipients" doc:"Where it goes, blind copies included."`
+	To         []summary.Address         `json:"to" doc:"The recipients that the header names, at most 50."`
+	Cc         []summary.Address         `json:"cc" doc:"Further recipients that the header names, at most 50."`
+	summary.Content
+	ContentStatus string  `json:"content_status" enum:"available,omitted,lost" doc:"available: the content is here; omitted: the key lacks the scope mail.read, or the service wrote the message to its recipient alone; lost: the service has lost it. Lists of the content are empty then, and texts null."`
+	RawURL        string  `json:"raw_url" doc:"Where the whole message can be had, with your API key."`
+	EventsURL     string  `json:"events_url" doc:"Where its events can be had."`
+	ThreadURL     *string `json:"thread_url" doc:"Where its thread can be had; null if it has none."`
 }
 
 // RecipientResponse is a recipient of a sent message.
@@ -85,7 +96,10 @@ func (a *API) messageRoutes(r *router) {
 	handleExport(r, operation{path: "/outbound/messages/export", id: "exportMessages", scope: "messages.read",
 		summary: "Export sent messages", description: "All that the list has, by the same filters."}, a.exportMessages)
 	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
-		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation."}, a.getMessage)
+		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation. With the scope `mail.read` also with its content: header, texts and a list of its files."}, a.getMessage)
+	handleFile(r, operation{method: "GET", path: "/outbound/messages/{id}/attachments/{n}", id: "getMessageAttachment", scope: mailReadScope, responseMedia: "*/*",
+		summary: "A file of a sent message", description: "Decoded. It is always offered for download, and where a browser could run what is in it the type is " +
+			"application/octet-stream; `content_type` tells what the sender claims."}, a.getMessageAttachment)
 	handleFile(r, operation{method: "GET", path: "/outbound/messages/{id}/raw", id: "getMessageRaw", scope: "mail.read", responseMedia: "message/rfc822",
 		summary: "The whole text of a sent message", description: "Its bytes as they were accepted (RFC 5322), with all parts and files: subject, html and text as a template gave them, too. " +
 			"Signatures are put on top when it leaves. Blind copies are not in it."}, a.getMessageRaw)
@@ -112,7 +126,7 @@ func newMessageResponse(m outbound.Message) messageResponse {
 
 func newMessageFields(m outbound.Message) MessageFields {
 	out := MessageFields{
-		ID: m.ID, ContentOmitted: m.Redacted, Status: m.Status, From: m.From, Subject: m.Subject, MessageID: m.MessageID, ThreadID: optionalString(m.ThreadID),
+		ID: m.ID, ContentOmitted: m.Redacted, Status: m.Status, From: summary.ParseAddresses(m.From), Subject: m.Subject, MessageID: m.MessageID, ThreadID: optionalString(m.ThreadID),
 		Metadata: jsonObject(m.Metadata), Tags: m.Tags, Size: m.Size, SendAt: optionalTime(m.SendAt), CreatedAt: utcTime(m.CreatedAt),
 	}
 	if m.Mailbox != 0 {
@@ -179,7 +193,67 @@ func (a *API) getMessage(ctx context.Context, p account.Principal, in *idParams)
 			attempts[i].Transcript = "" // the transcript names the sender
 		}
 	}
-	return messageDetailResponse{newMessageFields(m), newRecipientDetailResponses(m.Deliveries, attempts)}, nil
+	out := messageDetailResponse{
+		MessageFields: newMessageFields(m), Recipients: newRecipientDetailResponses(m.Deliveries, attempts), To: []summary.Address{}, Cc: []summary.Address{},
+		Content: summary.EmptyContent(), RawURL: a.sentMessageURL(id) + "/raw", EventsURL: a.BaseURL + "/api/v1/events?message=" + id.String(),
+	}
+	if m.ThreadID != "" {
+		out.ThreadURL = new(a.BaseURL + "/api/v1/threads/" + url.PathEscape(m.ThreadID))
+	}
+	return out, a.addSentContent(ctx, p, id, &out)
+}
+
+func (a *API) sentMessageURL(id db.ID) string {
+	return a.BaseURL + "/api/v1/outbound/messages/" + id.String()
+}
+
+// addSentContent adds the content of a sent message, if the principal may see it and it is there.
+func (a *API) addSentContent(ctx context.Context, p account.Principal, id db.ID, out *messageDetailResponse) error {
+	if out.ContentStatus = "omitted"; !p.HasScope(mailReadScope) {
+		return nil
+	}
+	index, r, err := a.Outbox.OpenParts(ctx, p.Account, id)
+	switch {
+	case fault.Is(err, fault.Denied):
+		return nil
+	case blob.IsLost(err):
+		out.ContentStatus = "lost"
+		return nil
+	case err != nil:
+		return expungedAsNotFound(err)
+	}
+	defer r.Close() //nolint:errcheck // only read
+	header, content, err := summary.Read(r, index)
+	if err != nil {
+		return err
+	}
+	out.ContentStatus, out.To, out.Cc, out.Content = "available", header.To, header.Cc, content
+	out.SetURLs(a.sentMessageURL(id))
+	return nil
+}
+
+type messageAttachmentInput struct {
+	idParams
+	N string `path:"n" doc:"The file's number in the message's attachments."`
+}
+
+func (a *API) getMessageAttachment(ctx context.Context, p account.Principal, in *messageAttachmentInput) (*web.FileResponse, error) {
+	id, err := db.ParseID(in.ID)
+	if err == nil {
+		_, err = a.sentMessage(ctx, p, id)
+	}
+	if err != nil {
+		return nil, err
+	}
+	index, r, err := a.Outbox.OpenParts(ctx, p.Account, id)
+	if err != nil {
+		return nil, expungedAsNotFound(err)
+	}
+	f, err := web.AttachmentFile(index, r, in.N)
+	if err == nil && f == nil {
+		err = errNotFound
+	}
+	return f, err
 }
 
 func (a *API) getMessageRaw(ctx context.Context, p account.Principal, in *idParams) (*web.FileResponse, error) {

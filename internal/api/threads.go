@@ -10,9 +10,8 @@ import (
 	"github.com/mailstead/mailstead/internal/account"
 	"github.com/mailstead/mailstead/internal/db"
 	"github.com/mailstead/mailstead/internal/fault"
-	"github.com/mailstead/mailstead/internal/folder"
-	"github.com/mailstead/mailstead/internal/outbound"
 	"github.com/mailstead/mailstead/internal/queue"
+	"github.com/mailstead/mailstead/internal/summary"
 	"github.com/mailstead/mailstead/internal/web"
 )
 
@@ -24,26 +23,29 @@ type threadResponse struct {
 }
 
 type threadMessage struct {
-	ID             db.ID        `json:"id" doc:"The message's id: of a sent message, or the id of the inbound_email event's data."`
-	Direction      string       `json:"direction" enum:"outbound,inbound" doc:"outbound is what was sent, by the API or by a mailbox; inbound what arrived in a mailbox."`
-	Status         *queue.State `json:"status" doc:"Where a sent message stands."`
-	MailboxID      *db.ID       `json:"mailbox_id" doc:"The mailbox that submitted the message, or in which it arrived; null for the API. Of several in which it arrived, the first."`
-	MessageID      string       `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
-	From           string       `json:"from" doc:"The sender." example:"Bob <bob@example.org>"`
-	To             []string     `json:"to" doc:"Recipients: of a sent message where it goes, of one that arrived what its header says." example:"you@example.com"`
-	Cc             []string     `json:"cc" doc:"Further recipients, whom all see."`
-	Bcc            []string     `json:"bcc" doc:"Further recipients of a sent message, whom nobody sees."`
-	Subject        string       `json:"subject" doc:"The subject line." example:"Re: Your order"`
-	Size           int64        `json:"size" doc:"Of the whole message, in bytes."`
-	CreatedAt      time.Time    `json:"created_at" doc:"When it was accepted, or arrived."`
-	ContentOmitted bool         `json:"content_omitted" doc:"Whether the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
+	ID             db.ID             `json:"id" doc:"The message's id: of a sent message, or the id of the inbound_email event's data."`
+	Direction      string            `json:"direction" enum:"outbound,inbound" doc:"outbound is what was sent, by the API or by a mailbox; inbound what arrived in a mailbox."`
+	Status         *queue.State      `json:"status" doc:"Where a sent message stands."`
+	MailboxID      *db.ID            `json:"mailbox_id" doc:"The mailbox that submitted the message, or in which it arrived; null for the API. Of several in which it arrived, the first."`
+	MessageID      string            `json:"message_id" doc:"The Message-ID header field; empty if the message has none." example:"<abc@example.org>"`
+	From           []summary.Address `json:"from" doc:"The author, as the header names it."`
+	To             []summary.Address `json:"to" doc:"Recipients: of a sent message where it goes, of one that arrived what its header says, at most 50."`
+	Cc             []summary.Address `json:"cc" doc:"Further recipients, whom all see."`
+	Bcc            []summary.Address `json:"bcc" doc:"Further recipients of a sent message, whom nobody sees."`
+	Subject        string            `json:"subject" doc:"The subject line." example:"Re: Your order"`
+	Text           *string           `json:"text" doc:"The plain text, in UTF-8 and at most 64 KiB, if expand asks for it; null if the message has none, or was deleted meanwhile."`
+	TextTruncated  bool              `json:"text_truncated" doc:"Whether the text goes on."`
+	Size           int64             `json:"size" doc:"Of the whole message, in bytes."`
+	CreatedAt      time.Time         `json:"created_at" doc:"When it was accepted, or arrived."`
+	ContentOmitted bool              `json:"content_omitted" doc:"Whether the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
 }
 
 // getThreadInput holds the path and query parameters of a thread.
 type getThreadInput struct {
-	ID    string `path:"id" minLength:"1" maxLength:"255" doc:"The thread's id; what has a meaning in a URL must be percent-encoded, a slash too."`
-	Limit int    `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many messages at most."`
-	After string `query:"after" doc:"Only what comes after this cursor: what is later."`
+	ID     string   `path:"id" minLength:"1" maxLength:"255" doc:"The thread's id; what has a meaning in a URL must be percent-encoded, a slash too."`
+	Limit  int      `query:"limit" minimum:"1" maximum:"100" default:"50" doc:"How many messages at most."`
+	After  string   `query:"after" doc:"Only what comes after this cursor: what is later."`
+	Expand []string `query:"expand" enum:"messages.text" doc:"messages.text: the plain text of each message, too. It needs the scope mail.read." example:"messages.text"`
 }
 
 func (a *API) threadRoutes(r *router) {
@@ -63,6 +65,11 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 			var bad fault.FieldErrors
 			addCursorFault(&bad, "after")
 			return out, bad.Err()
+		}
+	}
+	if len(in.Expand) > 0 {
+		if err := p.RequireScope(mailReadScope); err != nil {
+			return out, err
 		}
 	}
 	if !web.ValidThreadID(in.ID) {
@@ -90,7 +97,11 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 			return out, err
 		}
 		for _, m := range found {
-			out.Messages = append(out.Messages, newThreadMessage(p, m))
+			shown, err := a.newThreadMessage(ctx, p, m, len(in.Expand) > 0)
+			if err != nil {
+				return out, err
+			}
+			out.Messages = append(out.Messages, shown)
 		}
 		if more {
 			if len(out.Messages) == 0 {
@@ -100,45 +111,5 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 			out.HasMore, out.NextCursor = true, &next
 		}
 		return out, nil
-	}
-}
-
-// newThreadMessage converts a message, without the content that the principal's key may not see.
-func newThreadMessage(p account.Principal, m web.ThreadMessage) threadMessage {
-	if m.Sent != nil {
-		return newSentThreadMessage(redactMessage(p, *m.Sent))
-	}
-	out := newReceivedThreadMessage(*m.Received)
-	if !p.HasScope(mailReadScope) {
-		out.From, out.To, out.Cc, out.Subject, out.ContentOmitted = "", []string{}, nil, "", true
-	}
-	return out
-}
-
-func newSentThreadMessage(m outbound.Message) threadMessage {
-	out := threadMessage{
-		ID: m.ID, ContentOmitted: m.Redacted, Direction: "outbound", Status: &m.Status, MessageID: m.MessageID, From: m.From, To: []string{}, Subject: m.Subject,
-		Size: m.Size, CreatedAt: utcTime(m.CreatedAt),
-	}
-	if m.Mailbox != 0 {
-		out.MailboxID = &m.Mailbox
-	}
-	for _, d := range m.Deliveries {
-		switch d.Kind {
-		case "cc":
-			out.Cc = append(out.Cc, d.Recipient)
-		case "bcc":
-			out.Bcc = append(out.Bcc, d.Recipient)
-		default:
-			out.To = append(out.To, d.Recipient)
-		}
-	}
-	return out
-}
-
-func newReceivedThreadMessage(m folder.ThreadMessage) threadMessage {
-	return threadMessage{
-		ID: m.ID, Direction: "inbound", MailboxID: &m.Mailbox, MessageID: m.MessageID, From: m.From, To: append([]string{}, m.To...),
-		Cc: m.Cc, Subject: m.Subject, Size: m.Size, CreatedAt: utcTime(m.ID.Time()),
 	}
 }

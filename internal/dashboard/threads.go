@@ -89,9 +89,18 @@ func (d *Dashboard) readThread(v *requestContext, name string, after db.ID) (all
 	return slices.DeleteFunc(all, func(t threadMessage) bool { return t.Path == "" }), next, nil
 }
 
+// displayAddresses returns addresses as a line of text.
+func displayAddresses(list []message.Address) string {
+	var all []string
+	for _, a := range list {
+		all = append(all, a.Display())
+	}
+	return strings.Join(all, ", ")
+}
+
 func (d *Dashboard) newThreadMessage(v *requestContext, m web.ThreadMessage) threadMessage {
 	if in := m.Received; in != nil {
-		return threadMessage{ID: in.ID, Path: "/received/" + in.Mailbox.String() + "/" + in.ID.String(), From: in.From, To: strings.Join(in.To, ", "), Subject: in.Subject,
+		return threadMessage{ID: in.ID, Path: "/received/" + in.Mailbox.String() + "/" + in.ID.String(), From: displayAddresses(in.From), To: displayAddresses(in.To), Subject: in.Subject,
 			At: in.ID.Time(), open: func() (*message.Structure, *blob.Reader, error) { return d.Folders.OpenParts(v.ctx, in.ID) }}
 	}
 	out := m.Sent

@@ -92,8 +92,8 @@ type ThreadMessage struct {
 	Mailbox   db.ID // of the first copy
 	Outbound  db.ID // the outbound_message that it is a delivery of; 0 for none
 	MessageID string
-	From      string   // from its header: Name <a@b>; "" for none
-	To, Cc    []string // likewise; the first 50 each
+	From      []message.Address // from its header
+	To, Cc    []message.Address // likewise
 	Subject   string
 	Size      int64
 }
@@ -105,14 +105,8 @@ func (s *Folders) ThreadMessages(ctx context.Context, account, domain db.ID, nam
 	return db.All(ctx, s.DB, threadMessagesQuery.With(account, name, domain, after, limit), func(r db.Row) (a ThreadMessage, err error) {
 		var envelope []byte
 		err = r.Scan(&a.ID, &a.Mailbox, &a.Outbound, &a.MessageID, &envelope, &a.Size)
-		a.Subject, a.From, a.To, a.Cc = message.EnvelopeText(envelope, message.EnvelopeSubject), message.EnvelopeText(envelope, message.EnvelopeFrom), firstAddressTexts(envelope, message.EnvelopeTo), firstAddressTexts(envelope, message.EnvelopeCc)
+		a.Subject = message.EnvelopeText(envelope, message.EnvelopeSubject)
+		a.From, a.To, a.Cc = message.EnvelopeAddresses(envelope, message.EnvelopeFrom), message.EnvelopeAddresses(envelope, message.EnvelopeTo), message.EnvelopeAddresses(envelope, message.EnvelopeCc)
 		return a, err
 	})
-}
-
-// firstAddressTexts returns the first addresses of a field.
-func firstAddressTexts(envelope []byte, field message.EnvelopeField) []string {
-	const most = 50
-	people := message.EnvelopeAddressTexts(envelope, field)
-	return people[:min(len(people), most)]
 }

@@ -162,7 +162,7 @@ func (c *checked) events(sent, shop string) {
 	c.call("GET", "/events/export", nil, 200)
 	c.call("GET", "/stats/export?format=csv", nil, 200)
 	c.call("GET", "/stats", nil, 200)
-	c.call("GET", "/stats?by=hour&from="+time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)+"&domain_id="+shop, nil, 200)
+	c.call("GET", "/stats?by=hour&starts_at="+time.Now().UTC().Add(-time.Hour).Format(time.RFC3339)+"&domain_id="+shop, nil, 200)
 	c.call("GET", "/stats?starts_at=2020-01-01T00:00:00Z", nil, 422)
 	c.call("GET", "/events/stream?after=x", nil, 422)
 }

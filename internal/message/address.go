@@ -2,7 +2,10 @@
 
 package message
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // Address is a mailbox in a header (RFC 5322 §3.4).
 type Address struct {
@@ -17,6 +20,18 @@ func (a Address) String() string {
 		return a.Local
 	}
 	return a.Local + "@" + a.Domain
+}
+
+// Display returns the address as a header shows it to people: Name <local@domain>, in UTF-8. The
+// name is quoted if it contains characters that mean something there. ParseAddresses reads it.
+func (a Address) Display() string {
+	switch {
+	case a.Name == "":
+		return a.String()
+	case strings.ContainsAny(a.Name, `()<>[]:;@\,."`) || strings.Contains(a.Name, "=?"):
+		return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(a.Name) + `" <` + a.String() + ">"
+	}
+	return a.Name + " <" + a.String() + ">"
 }
 
 // ParseAddresses parses an address list, such as the value of To. It skips what it can't parse, and

@@ -75,7 +75,7 @@ func (o *Outbox) initRow(account db.ID, pc *preparedMessage, now time.Time) {
 	}
 	pc.row = &row{
 		id: id, account: account, domain: pc.sender.Domain, returnPathHost: o.returnPathHost(pc.sender),
-		from: l.from.String(), subject: l.draft.Subject, messageID: "<" + id.String() + "@" + l.from.Domain + ">",
+		from: l.draft.From.Display(), subject: l.draft.Subject, messageID: "<" + id.String() + "@" + l.from.Domain + ">",
 		thread: l.threadID, metadata: l.metadata, tags: l.tags, created: now, expires: start.Add(ExpiryAPI),
 		template: l.template, templateVersion: l.templateVersion, private: l.class == ClassService,
 	}

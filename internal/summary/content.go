@@ -44,7 +44,7 @@ func Read(r io.ReaderAt, ix *message.Structure) (Summary, Content, error) {
 		return Summary{}, Content{}, err
 	}
 	parts := ix.ContentParts()
-	c := Content{ReplyTo: addresses(header.Addresses("Reply-To")), References: references(header)}
+	c := Content{ReplyTo: NewAddresses(header.Addresses("Reply-To")), References: references(header)}
 	if ids := message.ParseMessageIDs(header.Unfolded("In-Reply-To")); len(ids) > 0 {
 		c.InReplyTo = CleanText(ids[0], maxID)
 	}

@@ -57,7 +57,7 @@ func FromHeader(h message.Header) Summary {
 // New is FromHeader for parsed fields. A zero date means that there is none.
 func New(messageID string, from, to, cc []message.Address, subject string, date time.Time) Summary {
 	s := Summary{
-		MessageID: CleanText(messageID, maxID), From: addresses(from), To: addresses(to), Cc: addresses(cc), Subject: CleanText(subject, maxSubject),
+		MessageID: CleanText(messageID, maxID), From: NewAddresses(from), To: NewAddresses(to), Cc: NewAddresses(cc), Subject: CleanText(subject, maxSubject),
 	}
 	if !date.IsZero() {
 		date = date.UTC()
@@ -66,12 +66,24 @@ func New(messageID string, from, to, cc []message.Address, subject string, date 
 	return s
 }
 
-func addresses(list []message.Address) []Address {
+// NewAddresses converts at most MaxAddresses addresses of a header.
+func NewAddresses(list []message.Address) []Address {
 	some := make([]Address, 0, min(len(list), MaxAddresses))
 	for _, a := range list[:min(len(list), MaxAddresses)] {
-		some = append(some, Address{Name: apijson.NullString(CleanText(a.Name, maxAddress)), Email: CleanText(a.String(), maxAddress)})
+		some = append(some, NewAddress(a))
 	}
 	return some
+}
+
+// NewAddress converts an address of a header.
+func NewAddress(a message.Address) Address {
+	return Address{Name: apijson.NullString(CleanText(a.Name, maxAddress)), Email: CleanText(a.String(), maxAddress)}
+}
+
+// ParseAddresses returns the addresses in the text of a From or To field, in UTF-8, at most
+// MaxAddresses.
+func ParseAddresses(text string) []Address {
+	return NewAddresses(message.ParseAddresses([]byte(text)))
 }
 
 // CleanText returns at most n bytes of s as valid UTF-8 without control characters, for JSON and
