@@ -202,8 +202,9 @@ func TestContentOfWebhooks(t *testing.T) {
 		}
 		var thread struct {
 			Messages []struct {
-				Direction, From, Subject string
-				Omitted                  bool `json:"content_omitted"`
+				Direction, Subject string
+				From               []object
+				Omitted            bool `json:"content_omitted"`
 			}
 		}
 		_, threads := newKey(t, s, object{"scopes": []string{"messages.read"}})
@@ -212,7 +213,7 @@ func TestContentOfWebhooks(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.APIWithKey(threads, "GET", "/threads/"+kept.ThreadID, nil).Decode(t, &thread)
-		if m := thread.Messages; len(m) != 1 || m[0].Direction != "inbound" || m[0].From != "" || m[0].Subject != "" || !m[0].Omitted {
+		if m := thread.Messages; len(m) != 1 || m[0].Direction != "inbound" || len(m[0].From) != 0 || m[0].Subject != "" || !m[0].Omitted {
 			t.Errorf("the thread without mail.read is %+v", m)
 		}
 	})

@@ -27,6 +27,10 @@ func TestFiltersWithSeveralValues(t *testing.T) {
 			if got := ids(t, s.API("GET", "/outbound/messages?status=delivered,bounced", nil)); len(got) < 4 {
 				return fmt.Sprint(got)
 			}
+			bounced, made := ids(t, s.API("GET", "/events?type=bounce", nil)), ids(t, s.API("GET", "/events?type=mailbox_created", nil))
+			if len(bounced) < 2 || len(made) < 5 {
+				return fmt.Sprint(bounced, made)
+			}
 			return ""
 		})
 		for path, filter := range map[string]struct {

@@ -166,11 +166,11 @@ func TestThreads(t *testing.T) {
 		sameLines(t, "the thread", threadLines(t, whole), all...)
 		messages := into(t, whole)["messages"].([]any)
 		answer := messages[1].(object)
-		if answer["from"] != "Carol <carol@elsewhere.example>" || fmt.Sprint(answer["to"]) != "[<you@demo.test>]" || answer["subject"] != "Re: Hi" ||
+		if fmt.Sprint(answer["from"]) != "[map[email:carol@elsewhere.example name:Carol]]" || fmt.Sprint(answer["to"]) != "[map[email:you@demo.test name:<nil>]]" || answer["subject"] != "Re: Hi" ||
 			answer["mailbox_id"] != alice.ID.String() || answer["status"] != nil {
 			t.Errorf("an inbound message: %v", answer)
 		}
-		if sent := messages[3].(object); sent["mailbox_id"] != alice.ID.String() || fmt.Sprint(sent["to"]) != "[delivered@simulator.test]" || sent["status"] == nil {
+		if sent := messages[3].(object); sent["mailbox_id"] != alice.ID.String() || fmt.Sprint(sent["to"]) != "[map[email:delivered@simulator.test name:<nil>]]" || sent["status"] == nil {
 			t.Errorf("a submission: %v", sent)
 		}
 

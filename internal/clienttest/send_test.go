@@ -4,6 +4,7 @@ package clienttest
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,6 +128,27 @@ func (h *fixture) scheduling() {
 	}
 	_, err = h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", To: []string{"bob@demo.test"}, Subject: "Later", Text: "x", SendAt: at.AddDate(0, 0, 31)})
 	refused(h, "in a month", err, 422, "validation_failed", "send_at too_far_ahead")
+	whole, err := h.c.Send(ctx, &client.Send{FromEmail: "alice@demo.test", FromName: "Lee, Ann", To: []string{"Bob B <bob@demo.test>"}, Subject: "All", HTML: "<p>Hi</p>", Text: "Hi", SendAt: at,
+		ThreadID: "order/9", Attachments: []client.Attachment{{Filename: "a.txt", Content: strings.NewReader("file")}}})
+	h.want("a whole one", err)
+	got, err := h.c.GetMessage(ctx, whole.ID)
+	h.want("its content", err)
+	if got.ContentStatus != "available" || strings.TrimSpace(*got.Text) != "Hi" || strings.TrimSpace(*got.HTML) != "<p>Hi</p>" || len(got.Attachments) != 1 || !slices.Equal(got.From, []client.Address{{Name: "Lee, Ann", Email: "alice@demo.test"}}) ||
+		!slices.Equal(got.To, []client.Address{{Name: "Bob B", Email: "bob@demo.test"}}) || !strings.HasSuffix(got.ThreadURL, "/threads/order%2F9") {
+		h.Errorf("it is %+v", got)
+	}
+	var file strings.Builder
+	h.want("its file", h.c.GetMessageAttachment(ctx, whole.ID, 0, &file))
+	if file.String() != "file" {
+		h.Errorf("its file is %q", file.String())
+	}
+	thread, err := h.c.GetThread(ctx, "order/9", client.Paging{}, client.ExpandText)
+	h.want("its thread", err)
+	if m := thread.Messages[0]; strings.TrimSpace(*m.Text) != "Hi" || !slices.Equal(m.To, got.To) || !slices.Equal(m.From, got.From) {
+		h.Errorf("the thread has %+v", m)
+	}
+	_, err = h.c.CancelMessage(ctx, whole.ID)
+	h.want("cancelling it", err)
 	var text strings.Builder
 	h.want("its bytes", h.c.GetMessageRaw(ctx, a.ID, &text))
 	if got := text.String(); !strings.Contains(got, "Subject: Later\r\n") || !strings.Contains(got, a.MessageID) || !strings.HasSuffix(got, "\r\n\r\nx\r\n") || strings.Contains(got, "secret") {

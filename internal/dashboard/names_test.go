@@ -22,7 +22,6 @@ var homonyms = map[string]string{
 	"error":    "of a message of a batch: the problem; of a DNS record: what to change, in words",
 
 	"folders": "a message's, a migration's, and how many",
-	"from":    "the sender of a sent message, and the authors that a header names",
 	"held":    "whether a delivery is, and how many are",
 	"id":      "of a thread: a text of the sender's",
 
@@ -32,8 +31,6 @@ var homonyms = map[string]string{
 	"sends_per_hour": "a limit, and how much of it is used", "sends_per_day": "a limit, and how much of it is used",
 	"recipients_per_day": "a limit, and how much of it is used",
 	"status":             "of objects: a word; of problems: the HTTP status",
-
-	"to": "the recipients of a sent message, and those that a header names", "cc": "likewise",
 
 	"variables": "values, and declarations",
 }

@@ -55,7 +55,7 @@ var (
 	// lowest position of the first 1000.
 	lowestPositionQuery = db.SQL(`SELECT COALESCE(MIN(position), 0) FROM (SELECT position FROM event
 		WHERE id >= $1 AND position IS NOT NULL ORDER BY id LIMIT 1000) AS first`)
-	firstEventQuery   = db.SQL(`SELECT position, id FROM event WHERE position IS NOT NULL ORDER BY position LIMIT 1`)
+	firstEventQuery   = db.SQL(`SELECT position, id, account FROM event WHERE position IS NOT NULL ORDER BY position LIMIT 1`)
 	lastPositionQuery = db.SQL(`SELECT position FROM event WHERE position IS NOT NULL ORDER BY position DESC LIMIT 1`)
 )
 
@@ -186,8 +186,11 @@ func (l *Log) LastPosition(ctx context.Context) (position int64, err error) {
 }
 
 // First returns the position and the id of the first event that is kept, of any account; zero if
-// there is none.
+// there is none, or if no event before it can have been deleted.
 func (l *Log) First(ctx context.Context) (e Event, err error) {
-	err = l.DB.One(ctx, firstEventQuery.With(), &e.Position, &e.ID)
+	err = l.DB.One(ctx, firstEventQuery.With(), &e.Position, &e.ID, &e.Account)
+	if e.Account == 0 && e.Position == skippedPositions { // the database was restored without events
+		e = Event{}
+	}
 	return e, db.IfNoRow(err, nil)
 }
