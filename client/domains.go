@@ -12,20 +12,30 @@ import (
 
 // Domain is a domain of yours, with its DNS records.
 type Domain struct {
-	ID              string     `json:"id"`
-	Name            string     `json:"name"`             // in ASCII (A-labels)
-	DisplayName     string     `json:"display_name"`     // in Unicode
-	Status          string     `json:"status"`           // pending, verified, degraded, failed or suspended
-	OwnershipStatus string     `json:"ownership_status"` // pending or verified
-	Records         []Record   `json:"records"`
-	RotationDays    int        `json:"dkim_rotation_days"` // days between rotations of DKIM keys; 0: never
-	Enforcement     string     `json:"dmarc_enforcement"`  // enforce, junk or off
-	Filtering       string     `json:"spam_filtering"`     // the same, for the spam filter
-	STS             string     `json:"mta_sts"`            // none, testing or enforce
-	CreatedAt       time.Time  `json:"created_at"`
-	VerifiedAt      *time.Time `json:"verified_at"`     // last time it became verified
-	LastCheckedAt   *time.Time `json:"last_checked_at"` // last check of its records
-	NextCheckAt     *time.Time `json:"next_check_at"`   // next check of its records
+	ID                string     `json:"id"`
+	Name              string     `json:"name"`             // in ASCII (A-labels)
+	DisplayName       string     `json:"display_name"`     // in Unicode
+	Status            string     `json:"status"`           // pending, verified, degraded, failed or suspended
+	OwnershipStatus   string     `json:"ownership_status"` // pending or verified
+	CanSend           bool       `json:"can_send"`
+	CanSendReasons    []Blocker  `json:"can_send_reasons"` // empty if it can
+	CanReceive        bool       `json:"can_receive"`
+	CanReceiveReasons []Blocker  `json:"can_receive_reasons"` // empty if it can
+	Records           []Record   `json:"records"`
+	RotationDays      int        `json:"dkim_rotation_days"` // days between rotations of DKIM keys; 0: never
+	Enforcement       string     `json:"dmarc_enforcement"`  // enforce, junk or off
+	Filtering         string     `json:"spam_filtering"`     // the same, for the spam filter
+	STS               string     `json:"mta_sts"`            // none, testing or enforce
+	CreatedAt         time.Time  `json:"created_at"`
+	VerifiedAt        *time.Time `json:"verified_at"`     // last time it became verified
+	LastCheckedAt     *time.Time `json:"last_checked_at"` // last check of its records
+	NextCheckAt       *time.Time `json:"next_check_at"`   // next check of its records
+}
+
+// Blocker is a reason why a domain can't send or receive.
+type Blocker struct {
+	Reason string `json:"reason"` // ownership_not_verified, dkim_not_verified, mx_not_verified or suspended
+	Detail string `json:"detail"` // for people
 }
 
 // Record is a DNS record to publish, and its current state.

@@ -146,7 +146,7 @@ func (c *Client) RescheduleMessage(ctx context.Context, id string, at time.Time)
 
 // CancelMessage cancels a message for all recipients that are scheduled, queued or deferred.
 // Attempts in progress finish; the response shows them. It returns ErrConflict if nothing is left
-// to cancel.
+// to cancel; cancelling again succeeds.
 func (c *Client) CancelMessage(ctx context.Context, id string) (*Message, error) {
 	return do[Message](ctx, c, call{method: http.MethodPost, path: "/outbound/messages/{id}/cancel", id: id})
 }

@@ -27,20 +27,45 @@ type recordResponse struct {
 }
 
 type domainResponse struct {
-	ID               db.ID            `json:"id" doc:"The domain's id."`
-	Name             string           `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
-	DisplayName      string           `json:"display_name" doc:"The name in Unicode." example:"example.com"`
-	Status           string           `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone; suspended by the operator of the service."`
-	OwnershipStatus  string           `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
-	Records          []recordResponse `json:"records" doc:"The DNS records to publish."`
-	DKIMRotationDays int              `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`
-	DMARCEnforcement string           `json:"dmarc_enforcement" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: what that asks for, at most Junk, or nothing." example:"enforce"`
-	SpamFiltering    string           `json:"spam_filtering" enum:"enforce,junk,off" doc:"What is done with mail to this domain that the spam filter objects to: what the filter asks for, at most Junk, or nothing." example:"enforce"`
-	MTASTS           string           `json:"mta_sts" enum:"none,testing,enforce" doc:"The mode of the MTA-STS policy that is published for this domain (RFC 8461)." example:"testing"`
-	CreatedAt        time.Time        `json:"created_at" doc:"When it was added."`
-	VerifiedAt       *time.Time       `json:"verified_at" doc:"When it last became verified; null for never."`
-	LastCheckedAt    *time.Time       `json:"last_checked_at" doc:"When its records were last looked for; null for never."`
-	NextCheckAt      *time.Time       `json:"next_check_at" doc:"When they will be looked for again."`
+	ID                db.ID             `json:"id" doc:"The domain's id."`
+	Name              string            `json:"name" doc:"The name in ASCII (A-labels)." example:"example.com"`
+	DisplayName       string            `json:"display_name" doc:"The name in Unicode." example:"example.com"`
+	Status            string            `json:"status" enum:"pending,verified,degraded,failed,suspended" doc:"verified with all required records; degraded while one of them has gone; suspended by the operator of the service."`
+	OwnershipStatus   string            `json:"ownership_status" enum:"pending,verified" doc:"Whether it is proven to be yours; mailboxes need that."`
+	CanSend           bool              `json:"can_send" doc:"Whether mail can be sent from addresses on it."`
+	CanSendReasons    []blockerResponse `json:"can_send_reasons" doc:"What keeps it from sending; empty if it can."`
+	CanReceive        bool              `json:"can_receive" doc:"Whether mail to it comes here: it is delivered to its mailboxes and aliases."`
+	CanReceiveReasons []blockerResponse `json:"can_receive_reasons" doc:"What keeps it from receiving; empty if it can."`
+	Records           []recordResponse  `json:"records" doc:"The DNS records to publish."`
+	DKIMRotationDays  int               `json:"dkim_rotation_days" doc:"After how many days in use DKIM keys are replaced; 0 for never." example:"90"`
+	DMARCEnforcement  string            `json:"dmarc_enforcement" enum:"enforce,junk,off" doc:"What is done with mail to this domain that fails the DMARC policy of its author's domain: what that asks for, at most Junk, or nothing." example:"enforce"`
+	SpamFiltering     string            `json:"spam_filtering" enum:"enforce,junk,off" doc:"What is done with mail to this domain that the spam filter objects to: what the filter asks for, at most Junk, or nothing." example:"enforce"`
+	MTASTS            string            `json:"mta_sts" enum:"none,testing,enforce" doc:"The mode of the MTA-STS policy that is published for this domain (RFC 8461)." example:"testing"`
+	CreatedAt         time.Time         `json:"created_at" doc:"When it was added."`
+	VerifiedAt        *time.Time        `json:"verified_at" doc:"When it last became verified; null for never."`
+	LastCheckedAt     *time.Time        `json:"last_checked_at" doc:"When its records were last looked for; null for never."`
+	NextCheckAt       *time.Time        `json:"next_check_at" doc:"When they will be looked for again."`
+}
+
+// blockerResponse is a reason why a domain can't send or receive.
+type blockerResponse struct {
+	Reason string `json:"reason" enum:"ownership_not_verified,dkim_not_verified,mx_not_verified,suspended" doc:"A stable code." example:"mx_not_verified"`
+	Detail string `json:"detail" doc:"The same in words, with what to do." example:"The MX record was not seen. Publish it as records shows it."`
+}
+
+var blockerDetails = map[domain.Blocker]string{
+	domain.BlockedByOwnership:  "The OWNERSHIP record was not seen. Publish it as records shows it.",
+	domain.BlockedByDKIM:       "No DKIM record was seen. Publish one as records shows it.",
+	domain.BlockedByMX:         "The MX record was not seen. Publish it as records shows it.",
+	domain.BlockedBySuspension: "The operator of the service has suspended the domain.",
+}
+
+func newBlockerResponses(blockers []domain.Blocker) []blockerResponse {
+	all := []blockerResponse{}
+	for _, b := range blockers {
+		all = append(all, blockerResponse{string(b), blockerDetails[b]})
+	}
+	return all
 }
 
 func newRecordResponse(r domain.Record) recordResponse {
@@ -53,6 +78,7 @@ func newRecordResponse(r domain.Record) recordResponse {
 func newDomainResponse(d domain.Domain) domainResponse {
 	out := domainResponse{
 		ID: d.ID, Name: d.Name, DisplayName: d.DisplayName, Status: d.Status, OwnershipStatus: d.OwnershipStatus,
+		CanSend: d.Sends, CanSendReasons: newBlockerResponses(d.SendBlockers), CanReceive: d.Receives, CanReceiveReasons: newBlockerResponses(d.ReceiveBlockers),
 		Records: []recordResponse{}, DKIMRotationDays: d.RotationDays, DMARCEnforcement: string(d.DMARCEnforcement), SpamFiltering: string(d.SpamFiltering), MTASTS: string(d.STS), CreatedAt: utcTime(d.CreatedAt), VerifiedAt: optionalTime(d.VerifiedAt),
 		LastCheckedAt: optionalTime(d.CheckedAt), NextCheckAt: optionalTime(d.NextCheckAt),
 	}

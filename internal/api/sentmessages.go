@@ -96,7 +96,7 @@ func (a *API) messageRoutes(r *router) {
 	handleExport(r, operation{path: "/outbound/messages/export", id: "exportMessages", scope: "messages.read",
 		summary: "Export sent messages", description: "All that the list has, by the same filters."}, a.exportMessages)
 	handle(r, operation{method: "GET", path: "/outbound/messages/{id}", id: "getMessage", scope: "messages.read",
-		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation. With the scope `mail.read` also with its content: header, texts and a list of its files."}, a.getMessage)
+		summary: "Show a sent message", description: "With each recipient's timeline: every attempt, and the SMTP conversation. To keys that may read mail (`mail.read`) also its content: header, texts and a list of its files."}, a.getMessage)
 	handleFile(r, operation{method: "GET", path: "/outbound/messages/{id}/attachments/{n}", id: "getMessageAttachment", scope: mailReadScope, responseMedia: "*/*",
 		summary: "A file of a sent message", description: "Decoded. It is always offered for download, and where a browser could run what is in it the type is " +
 			"application/octet-stream; `content_type` tells what the sender claims."}, a.getMessageAttachment)
@@ -107,7 +107,7 @@ func (a *API) messageRoutes(r *router) {
 		summary: "Reschedule a message", description: "Moves the recipients to whom it is still scheduled. It is a conflict when there are none."}, a.rescheduleMessage)
 	handle(r, operation{method: "POST", path: "/outbound/messages/{id}/cancel", id: "cancelMessage", scope: "messages.write", mayConflict: true,
 		summary: "Cancel a message", description: "For the recipients to whom it is scheduled, queued or deferred. What is being sent at this moment is left to its outcome, " +
-			"as `recipients` in the answer says; when nothing is left to cancel it is a conflict."}, a.cancelMessage)
+			"as `recipients` in the answer says; when nothing is left to cancel it is a conflict, unless it was cancelled before: cancelling again changes nothing."}, a.cancelMessage)
 	handle(r, operation{method: "POST", path: "/outbound/messages/{id}/retry", id: "retryMessage", scope: "messages.write", mayConflict: true,
 		summary: "Retry a message", description: "At once, for the recipients for whom it is deferred or has failed on our side. It is a conflict when there are none."}, a.retryMessage)
 }

@@ -137,6 +137,7 @@ var types = map[string]reflect.Type{
 	"RequestLimit":               reflect.TypeFor[client.RequestLimit](),
 	"SetLimitsRequest":           reflect.TypeFor[client.LimitSet](),
 	"Storage":                    reflect.TypeFor[client.Storage](),
+	"Blocker":                    reflect.TypeFor[client.Blocker](),
 	"Usage":                      reflect.TypeFor[client.Usage](),
 	"LineError":                  reflect.TypeFor[client.LineError](),
 	"Mailbox":                    reflect.TypeFor[client.Mailbox](),

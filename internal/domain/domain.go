@@ -39,9 +39,12 @@ type Domain struct {
 	DisplayName     string // the same in Unicode
 	Status          string
 	OwnershipStatus string // pending or verified
-	Receives        bool   // owned, its MX record was seen to be ours, and not suspended
-	Sends           bool   // owned, a DKIM key of ours was seen, and not suspended
-	Records         []Record
+	// Receives reports whether mail to the domain is delivered here: it is owned, its MX record was
+	// seen to be ours, and it is not suspended. Sends reports whether the account may send from it: it
+	// is owned, a DKIM key of ours was seen, and it is not suspended. The reasons say what is missing.
+	Receives, Sends               bool
+	ReceiveBlockers, SendBlockers []Blocker
+	Records                       []Record
 	// RotationDays is the number of days after which DKIM keys are replaced; 0 for never.
 	RotationDays int
 	// DMARCEnforcement is the handling of incoming mail that fails its author's DMARC policy.
@@ -130,11 +133,39 @@ func (d *Domains) toDomain(c *claim, keys []key) Domain {
 	if c.owned {
 		ownership = StatusVerified
 	}
-	return Domain{
+	view := Domain{
 		ID: c.id, Account: c.account, Name: c.name, DisplayName: address.DisplayDomain(c.name),
 		Status: status, OwnershipStatus: ownership,
-		Receives: c.owned && c.receives && !c.suspended(), Sends: c.owned && c.sends && !c.suspended(),
+		ReceiveBlockers: c.blockers(c.receives, BlockedByMX), SendBlockers: c.blockers(c.sends, BlockedByDKIM),
 		Records: d.withObservations(d.expectedRecords(c, keys), c.observations), RotationDays: int(c.rotationDays), DMARCEnforcement: c.dmarcEnforcement, SpamFiltering: c.spamFiltering, STS: c.sts,
 		CreatedAt: c.createdAt, VerifiedAt: c.verifiedAt, CheckedAt: c.checkedAt, NextCheckAt: c.nextCheckAt,
 	}
+	view.Receives, view.Sends = len(view.ReceiveBlockers) == 0, len(view.SendBlockers) == 0
+	return view
+}
+
+// Blocker is a reason why a domain can't send or receive.
+type Blocker string
+
+// The reasons of Domain. senderByNameQuery and hostedByNameQuery decide by the same facts.
+const (
+	BlockedByOwnership  Blocker = "ownership_not_verified"
+	BlockedByDKIM       Blocker = "dkim_not_verified"
+	BlockedByMX         Blocker = "mx_not_verified"
+	BlockedBySuspension Blocker = "suspended"
+)
+
+// blockers lists what keeps the domain from sending or receiving. record reports whether the record
+// for it was seen, and missing is the reason if it was not.
+func (c *claim) blockers(record bool, missing Blocker) (all []Blocker) {
+	if !c.owned {
+		all = append(all, BlockedByOwnership)
+	}
+	if !record {
+		all = append(all, missing)
+	}
+	if c.suspended() {
+		all = append(all, BlockedBySuspension)
+	}
+	return all
 }

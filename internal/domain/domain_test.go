@@ -127,7 +127,35 @@ func (w *world) check(dom domain.Domain) domain.Domain {
 	if err != nil {
 		w.t.Fatal(err)
 	}
+	w.decidesAsShown(after)
 	return after
+}
+
+// decidesAsShown fails unless sending and receiving decide as the domain's reasons say.
+func (w *world) decidesAsShown(dom domain.Domain) {
+	w.t.Helper()
+	_, err := w.SendingDomain(w.t.Context(), dom.Account, dom.Name)
+	if err != nil && !fault.Is(err, fault.Denied) {
+		w.t.Fatal(err)
+	}
+	if sends := err == nil; sends != dom.Sends || sends != (len(dom.SendBlockers) == 0) {
+		w.t.Errorf("%s sends: %v; shown are %v, %v", dom.Name, err, dom.Sends, dom.SendBlockers)
+	}
+	h, ok, err := w.FindHosted(w.t.Context(), dom.Name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if receives := ok && h.Account == dom.Account && h.Receives && !h.Suspended; receives != dom.Receives || receives != (len(dom.ReceiveBlockers) == 0) {
+		w.t.Errorf("%s receives: %+v; shown are %v, %v", dom.Name, h, dom.Receives, dom.ReceiveBlockers)
+	}
+}
+
+// blocked fails unless these are the reasons why a domain can't send and can't receive.
+func (w *world) blocked(dom domain.Domain, send, receive string) {
+	w.t.Helper()
+	if got := fmt.Sprint(dom.SendBlockers, dom.ReceiveBlockers); got != "["+send+"] ["+receive+"]" {
+		w.t.Errorf("blocked by %s, want [%s] [%s]", got, send, receive)
+	}
 }
 
 func record(t testing.TB, dom domain.Domain, kind string) domain.Record {

@@ -27,6 +27,7 @@ func TestSender(t *testing.T) {
 		if _, err := w.SendingDomain(ctx, w.ann, "shop.test"); !fault.Is(err, fault.Denied) {
 			t.Errorf("before any check: %v", err)
 		}
+		w.blocked(dom, "ownership_not_verified dkim_not_verified", "ownership_not_verified mx_not_verified")
 		// OWNERSHIP and one key are enough to send.
 		keys := map[string]domain.Record{}
 		for _, r := range dom.Records {
@@ -40,7 +41,9 @@ func TestSender(t *testing.T) {
 			t.Errorf("a key without ownership: %v", err)
 		}
 		w.zone.Set("_mailstead.shop.test", `TXT "`+record(t, dom, domain.KindOwnership).Value+`"`)
-		w.expect(w.check(dom), domain.StatusPending, false, true)
+		dom = w.check(dom)
+		w.expect(dom, domain.StatusPending, false, true)
+		w.blocked(dom, "", "mx_not_verified")
 		s, err := w.SendingDomain(ctx, w.ann, "shop.test")
 		if err != nil || s.Domain != dom.ID || s.Name != "shop.test" || s.Aligned {
 			t.Fatalf("sender %+v, %v", s, err)

@@ -48,6 +48,8 @@ func TestSuspend(t *testing.T) {
 
 		w.suspends("Shop.test", true, 1)
 		w.suspends("shop.test", true, 0) // already suspended
+		w.decidesAsShown(w.get(dom))
+		w.blocked(w.get(dom), "suspended", "suspended")
 		denied := func(what string, err error) {
 			t.Helper()
 			if !fault.Is(err, fault.Denied) {

@@ -270,8 +270,11 @@ type domainAnswer struct {
 type sent struct {
 	ID, Status string
 	Recipients []struct {
-		Email, Status, Remote string
-		Timeline              []struct{ Host, TLS, Transcript, Outcome string }
+		Email, Status string
+		Timeline      []struct {
+			TLS, Transcript, Outcome string
+			RemoteMTA                string `json:"remote_mta"`
+		}
 	}
 }
 
@@ -409,7 +412,7 @@ func TestPostfixByMX(t *testing.T) {
 	signed(t, text, dkimRecords(d))
 	m = delivered(t, func(path string) servertest.Response { return c.call(t, "GET", path, nil) }, m.ID)
 	contains(t, m.Recipients[0].Timeline[0].Transcript, "EHLO mail.service.example", "STARTTLS", "queued as")
-	if host := m.Recipients[0].Timeline[0].Host; host != "mx.outside.example" {
+	if host := m.Recipients[0].Timeline[0].RemoteMTA; host != "mx.outside.example" {
 		t.Errorf("it was delivered to %q", host)
 	}
 }

@@ -29,7 +29,7 @@ func bodies(t *testing.T, s *servertest.Server) map[string]map[string]any {
 		"setVacation":        {"text": "walk"},
 		"setMailboxPassword": {"password": "Walked-0ver!"},
 		"simulateInbound":    {"from": "walk@elsewhere.example.net", "to": []string{"bob@demo.test"}, "text": "walk", "check_results": map[string]any{"spf": "pass"}},
-		"addSuppression":     {"address": "gone@elsewhere.example.net"},
+		"addSuppression":     {"email": "gone@elsewhere.example.net"},
 		"addSuppressions":    {"emails": []string{"gone@elsewhere.example.net"}},
 		"createTemplate":     {"name": "walk", "subject": "walk", "text": "walk"},
 		"updateTemplate":     {"text": "walked"},

@@ -262,9 +262,10 @@ func tells(t *testing.T, c customer, id string, i int, want hostileCase) {
 		Recipients []struct {
 			Status   string
 			Timeline []struct {
-				Outcome, Host, IP, TLS, Stage, Reply, Transcript string
-				Code                                             int    `json:"smtp_code"`
-				Enhanced                                         string `json:"enhanced_code"`
+				Outcome, IP, TLS, Stage, Diagnostic, Transcript string
+				RemoteMTA                                       string `json:"remote_mta"`
+				Code                                            int    `json:"smtp_code"`
+				Enhanced                                        string `json:"enhanced_code"`
 			}
 		}
 	}
@@ -278,8 +279,8 @@ func tells(t *testing.T, c customer, id string, i int, want hostileCase) {
 	})
 	a := m.Recipients[0].Timeline[0]
 	if a.Outcome != want.outcome || m.Recipients[0].Status != want.outcome || a.Stage != want.stage || a.Code != want.code || a.Enhanced != want.enhanced ||
-		strings.HasPrefix(a.TLS, "TLS 1.3") != want.secure || a.Reply == "" || !strings.Contains(a.Transcript, want.story) ||
-		a.Host != fmt.Sprintf("mx.d%d.example", i) || a.IP != fmt.Sprintf("127.0.1.%d", i+1) {
+		strings.HasPrefix(a.TLS, "TLS 1.3") != want.secure || a.Diagnostic == "" || !strings.Contains(a.Transcript, want.story) ||
+		a.RemoteMTA != fmt.Sprintf("mx.d%d.example", i) || a.IP != fmt.Sprintf("127.0.1.%d", i+1) {
 		t.Errorf("%+v", a)
 	}
 }

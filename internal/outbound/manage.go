@@ -16,7 +16,8 @@ import (
 
 // Cancel ends the scheduled, queued and deferred deliveries of a message and returns the message. A
 // delivery that is being sent at this moment keeps its outcome. It returns fault.NotFound if the
-// account has no such message, and fault.Conflict if there is nothing to cancel.
+// account has no such message, and fault.Conflict if there is nothing to cancel and nothing was
+// cancelled before.
 func (o *Outbox) Cancel(ctx context.Context, account, id db.ID) (Message, error) {
 	return o.updateMessage(ctx, account, id, func(*row) error {
 		_, err := o.Queue.Cancel(ctx, id)

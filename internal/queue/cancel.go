@@ -14,16 +14,22 @@ var finishQuery = db.SQL(`UPDATE delivery SET state = $3, lease = NULL, hold = 0
 	WHERE message = $1 AND n = $2 AND state IN ('scheduled', 'queued', 'deferred')
 	RETURNING ` + changedColumns)
 
+var cancelledQuery = db.SQL(`SELECT 1 FROM delivery WHERE message = $1 AND state = 'cancelled' LIMIT 1`)
+
 // Cancel ends the scheduled, queued and deferred deliveries of a message as cancelled, and returns
-// their number. A running attempt keeps its outcome. Cancel returns a fault.Conflict if no delivery
-// can be cancelled. An attempt on another node may have begun a moment before: the state is then
+// their number: 0 if it was cancelled before. A running attempt keeps its outcome. Cancel returns a
+// fault.Conflict if no delivery is or can be cancelled. An attempt on another node may have begun a moment before: the state is then
 // cancelled, although the recipient may get the mail.
 func (q *Queue) Cancel(ctx context.Context, message db.ID) (int, error) {
 	n, err := q.finish(ctx, message, Cancelled, "")
-	if err == nil && n == 0 {
+	if err != nil || n > 0 {
+		return n, err
+	}
+	cancelled, err := db.Exists(ctx, q.o.DB, cancelledQuery.With(message))
+	if err == nil && !cancelled {
 		err = fault.New(fault.Conflict, "not_cancellable", "Nothing of this message is left that can be cancelled.")
 	}
-	return n, err
+	return 0, err
 }
 
 // Fail ends the open deliveries of a message as failed, and returns their number: an operator drops
