@@ -145,6 +145,8 @@ func (c *checked) sending() (sent string) {
 	c.call("GET", "/outbound/messages/export?format=csv", nil, 200)
 	c.call("GET", "/outbound/messages/"+sent, nil, 200)
 	c.call("GET", "/outbound/messages/"+sent+"/raw", nil, 200)
+	c.call("GET", "/outbound/messages/"+sent+"/attachments/0", nil, 200)
+	c.call("GET", "/outbound/messages/"+sent+"/attachments/9", nil, 404)
 	c.call("GET", "/outbound/messages?after=nonsense", nil, 422)
 	return sent
 }
