@@ -309,6 +309,9 @@ func TestEveryPostTakesEffectOnce(t *testing.T) {
 				if other := map[bool]string{true: `{"other":1}`, false: "other"}[first.media == ""]; plain != "" {
 					refused(t, "other content", try(nodes[0], "key", first, other), 422, "idempotency_key_reused")
 				}
+				if a := try(nodes[0], "", first, plain); a.Status != 422 || !bytes.Contains(a.Body, []byte("invalid_idempotency_key")) {
+					t.Errorf("with an empty key: %d %s", a.Status, a.Body)
+				}
 				if n := done(owner, op.OperationID) - before; n != 1 && unaudited[op.OperationID] == "" {
 					t.Errorf("it was carried out %d times", n)
 				}

@@ -124,7 +124,7 @@ func (a *API) simulateInbound(w http.ResponseWriter, r *http.Request, p account.
 		discardBody(r, post.maxBytes)
 		return simulationResponse{}, err
 	}
-	s := &inboundSimulation{in: &in, files: &post.spool, faults: bad}
+	s := &inboundSimulation{in: &in, files: &post.spool, faults: append(bad, keyedRequestFrom(r.Context()).headerFaults()...)}
 	body, err := s.openMessage(a.Inbound.Host, time.Now())
 	if err != nil {
 		return simulationResponse{}, err
