@@ -53,6 +53,12 @@ func TestSendLost(t *testing.T) {
 			if got := m["recipients"].([]any)[0].(object)["diagnostic"]; m["status"] != "failed" || got != "The service has lost the text of this message." {
 				t.Errorf("%s: %v, the reason: %q", name, m["status"], got)
 			}
+			if m["content_status"] != "lost" || m["text"] != nil {
+				t.Errorf("%s: its content is %v: %v", name, m["content_status"], m["text"])
+			}
+			for _, query := range []string{"", "?expand=messages.text"} {
+				status(t, name+": its thread", s.API("GET", "/threads/"+m["thread_id"].(string)+query, nil), 200)
+			}
 			for _, file := range files {
 				_ = os.Remove(file) // it may be gone
 			}

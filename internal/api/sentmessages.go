@@ -224,7 +224,11 @@ func (a *API) addSentContent(ctx context.Context, p account.Principal, id db.ID,
 	}
 	defer r.Close() //nolint:errcheck // only read
 	header, content, err := summary.Read(r, index)
-	if err != nil {
+	switch {
+	case blob.IsLost(err):
+		out.ContentStatus = "lost"
+		return nil
+	case err != nil:
 		return err
 	}
 	out.ContentStatus, out.To, out.Cc, out.Content = "available", header.To, header.Cc, content

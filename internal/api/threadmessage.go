@@ -20,17 +20,32 @@ import (
 	"github.com/mailstead/mailstead/internal/web"
 )
 
-// newThreadMessage converts a message, without the content that the principal's key may not see.
-// With text, it reads the message's text; the principal may read mail then.
-func (a *API) newThreadMessage(ctx context.Context, p account.Principal, m web.ThreadMessage, text bool) (threadMessage, error) {
+// maxThreadTextBytes is how many bytes of messages one request reads for their texts.
+const maxThreadTextBytes = 64 << 20
+
+// textBudget is how many bytes of messages may still be read for their texts; 0 or less for none.
+type textBudget int64
+
+// take reports whether a message of a size may be read.
+func (b *textBudget) take(size int64) bool {
+	if textBudget(size) > *b {
+		return false
+	}
+	*b -= textBudget(size)
+	return true
+}
+
+// newThreadMessage converts a message, without the content that the principal's key may not see. If
+// texts are asked for, it reads the message's text; the principal may read mail then.
+func (a *API) newThreadMessage(ctx context.Context, p account.Principal, m web.ThreadMessage, texts bool, left *textBudget) (threadMessage, error) {
 	if m.Sent != nil {
-		return a.newSentThreadMessage(ctx, redactMessage(p, *m.Sent), text)
+		return a.newSentThreadMessage(ctx, redactMessage(p, *m.Sent), texts, left)
 	}
 	out := newReceivedThreadMessage(*m.Received)
 	if !p.HasScope(mailReadScope) {
 		out.From, out.To, out.Cc, out.Subject, out.ContentOmitted = []summary.Address{}, []summary.Address{}, []summary.Address{}, "", true
 	}
-	if !text {
+	if out.TextTruncated = texts && !left.take(out.Size); !texts || out.TextTruncated {
 		return out, nil
 	}
 	index, r, err := a.Folders.OpenParts(ctx, m.ID)
@@ -38,10 +53,10 @@ func (a *API) newThreadMessage(ctx context.Context, p account.Principal, m web.T
 		return out, ignoreMissing(err)
 	}
 	defer r.Close() //nolint:errcheck // only read
-	return out, out.addText(r, index)
+	return out, ignoreMissing(out.addText(r, index))
 }
 
-func (a *API) newSentThreadMessage(ctx context.Context, m outbound.Message, text bool) (threadMessage, error) {
+func (a *API) newSentThreadMessage(ctx context.Context, m outbound.Message, texts bool, left *textBudget) (threadMessage, error) {
 	out := threadMessage{
 		ID: m.ID, ContentOmitted: m.Redacted, Direction: "outbound", Status: &m.Status, MessageID: m.MessageID, From: summary.ParseAddresses(m.From),
 		To: []summary.Address{}, Cc: []summary.Address{}, Bcc: []summary.Address{}, Subject: m.Subject, Size: m.Size, CreatedAt: utcTime(m.CreatedAt),
@@ -49,7 +64,8 @@ func (a *API) newSentThreadMessage(ctx context.Context, m outbound.Message, text
 	if m.Mailbox != 0 {
 		out.MailboxID = &m.Mailbox
 	}
-	names, err := a.addSentText(ctx, m, &out, text)
+	out.TextTruncated = texts && !left.take(m.Size)
+	names, err := a.addSentText(ctx, m, &out, texts && !out.TextTruncated)
 	if err != nil {
 		return out, err
 	}
@@ -89,7 +105,7 @@ func (a *API) addSentText(ctx context.Context, m outbound.Message, out *threadMe
 		err = nil // the names are a convenience
 	}
 	if err != nil {
-		return nil, err
+		return nil, ignoreMissing(err)
 	}
 	names = map[string]apijson.NullString{}
 	for _, field := range []string{"To", "Cc"} {

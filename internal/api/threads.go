@@ -34,7 +34,7 @@ type threadMessage struct {
 	Bcc            []summary.Address `json:"bcc" doc:"Further recipients of a sent message, whom nobody sees."`
 	Subject        string            `json:"subject" doc:"The subject line." example:"Re: Your order"`
 	Text           *string           `json:"text" doc:"The plain text, in UTF-8 and at most 64 KiB, if expand asks for it; null if the message has none, or was deleted meanwhile."`
-	TextTruncated  bool              `json:"text_truncated" doc:"Whether the text goes on."`
+	TextTruncated  bool              `json:"text_truncated" doc:"Whether the text goes on, or was left out since the messages of the page have more than 64 MiB together: show it by itself."`
 	Size           int64             `json:"size" doc:"Of the whole message, in bytes."`
 	CreatedAt      time.Time         `json:"created_at" doc:"When it was accepted, or arrived."`
 	ContentOmitted bool              `json:"content_omitted" doc:"Whether the message arrived or was forwarded and the key lacks the scope mail.read: from, subject and, of one that arrived, to are empty then."`
@@ -82,6 +82,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 	if !ok {
 		return out, errNotFound
 	}
+	left := textBudget(maxThreadTextBytes)
 	for {
 		found, more, err := a.ThreadPage(ctx, p.Account, only, in.ID, after, in.Limit)
 		if err != nil {
@@ -97,7 +98,7 @@ func (a *API) getThread(ctx context.Context, p account.Principal, in *getThreadI
 			return out, err
 		}
 		for _, m := range found {
-			shown, err := a.newThreadMessage(ctx, p, m, len(in.Expand) > 0)
+			shown, err := a.newThreadMessage(ctx, p, m, len(in.Expand) > 0, &left)
 			if err != nil {
 				return out, err
 			}
