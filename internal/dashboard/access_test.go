@@ -142,7 +142,7 @@ func TestFormOfEndedSession(t *testing.T) {
 	b.accessible()
 	script[bool](b, fmt.Sprintf(`fetch("/sign-in", {method: "POST", body: new URLSearchParams({email: %q, password: %q})}).then((a) => a.ok)`, s.Dev.Dashboard.Email, s.Dev.Dashboard.Password))
 	script[string](b, `document.documentElement.dataset.before = "yes"`)
-	b.do(chromedp.Reload(), chromedp.WaitReady(`html:not([data-before]) main`))
+	b.do(chromedp.Reload(), ready(`html:not([data-before]) main`))
 	b.reads("Added the domain typed.example.")
 }
 

@@ -115,7 +115,7 @@ func colours(scheme string) chromedp.Action[chromedp.Void] {
 // open opens a page of the service.
 func (b *browser) open(path string) {
 	b.t.Helper()
-	b.do(chromedp.Navigate(b.base+path), chromedp.WaitReady("main"))
+	b.do(chromedp.Navigate(b.base+path), ready("main"))
 }
 
 // fill enters a value into the field with a name.
@@ -128,7 +128,20 @@ func (b *browser) fill(name, value string) {
 func (b *browser) press(action string) {
 	b.t.Helper()
 	script[string](b, `document.documentElement.dataset.before = "yes"`)
-	b.do(chromedp.Click(`form[method="post"][action="`+action+`"] button`), chromedp.WaitReady(`html:not([data-before]) main`))
+	b.do(chromedp.Click(`form[method="post"][action="`+action+`"] button`), ready(`html:not([data-before]) main`))
+}
+
+// ready waits for an element. If the document is replaced meanwhile, it begins again.
+func ready(selector string) chromedp.Action[chromedp.Void] {
+	wait := chromedp.WaitReady(selector)
+	return func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		for {
+			v, err := wait(ctx, t)
+			if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), "No node with given id found") {
+				return v, err
+			}
+		}
+	}
 }
 
 // text returns the visible text of the page.

@@ -67,7 +67,7 @@ func TestFormOfAnotherAccount(t *testing.T) {
 	}
 	look(demo)
 	script[string](b, `document.documentElement.dataset.before = "yes"`)
-	b.do(chromedp.Reload(), chromedp.WaitReady(`html:not([data-before]) main`))
+	b.do(chromedp.Reload(), ready(`html:not([data-before]) main`))
 	b.reads("Added the domain typed.example.")
 
 	// A script shows the same error next to the entered values.
