@@ -155,8 +155,8 @@ func TestCatchUp(t *testing.T) {
 	})
 }
 
-// A reader that fell behind what is kept learns it, and one that polls without getting events does
-// not.
+// A reader whose cursor is older than the events that are kept gets an error. One that polls without
+// getting events doesn't.
 func TestCursorExpires(t *testing.T) {
 	servertest.Each(t, func(t *testing.T, s *servertest.Server) {
 		c := clientOf(t, s, s.Dev.APIKey)

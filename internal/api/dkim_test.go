@@ -54,15 +54,7 @@ func TestDKIM(t *testing.T) {
 		status(t, "the DNS", s.API("POST", path+"/verify-dns", nil), 200)
 		want("ed25519 active, rsa active, ed25519 retiring, rsa retiring")
 
-		_, private, err := ed25519.GenerateKey(rand.Reader)
-		if err != nil {
-			t.Fatal(err)
-		}
-		der, err := x509.MarshalPKCS8PrivateKey(private)
-		if err != nil {
-			t.Fatal(err)
-		}
-		own := string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
+		own := dkimKey(t)
 		bare := strings.Split(own, "\n")[1]
 		for what, c := range map[string]struct {
 			body   object
@@ -140,4 +132,18 @@ func TestDKIM(t *testing.T) {
 		status(t, "reading", s.APIWithKey(reader, "GET", path+"/dkim", nil), 200)
 		refused(t, "rotating", s.APIWithKey(reader, "POST", path+"/dkim/rotate", nil), 403, "missing_scope")
 	})
+}
+
+// dkimKey returns a new private key in PEM.
+func dkimKey(t *testing.T) string {
+	t.Helper()
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }

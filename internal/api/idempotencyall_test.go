@@ -4,12 +4,8 @@ package api_test
 
 import (
 	"bytes"
-	"crypto/ed25519"
-	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -353,20 +349,6 @@ func TestEveryPostTakesEffectOnce(t *testing.T) {
 			t.Errorf("there is no operation %s with an idempotency key", id)
 		}
 	})
-}
-
-// dkimKey returns a new private key in PEM.
-func dkimKey(t *testing.T) string {
-	t.Helper()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}))
 }
 
 // A key whose request was interrupted between its changes and its response is answered with what is

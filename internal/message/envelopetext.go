@@ -24,12 +24,6 @@ func EnvelopeRawText(envelope []byte, field EnvelopeField) string {
 	return string(r.text())
 }
 
-// EnvelopeAddressTexts returns the addresses of a field, each in the form Name <local@host>.
-func EnvelopeAddressTexts(envelope []byte, field EnvelopeField) []string {
-	r := openEnvelope(envelope, field)
-	return r.addressTexts()
-}
-
 // EnvelopeAddresses returns the addresses of a field.
 func EnvelopeAddresses(envelope []byte, field EnvelopeField) (list []Address) {
 	r := openEnvelope(envelope, field)
